@@ -1,0 +1,104 @@
+"""Time, and waiting for it, as something that can be handed in.
+
+Durations and deadlines use `monotonic`, delivery time and expiry `wall` (IF-2, IF-3). A `Bell` is how a thread waits here: a
+bare lock, because a `Condition` breaks when a signal handler raises inside it (IF-40), and because ringing is one C call.
+`jmsclient.testing.ManualClock` is the same face moved by hand.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from abc import ABC, abstractmethod
+
+LONGEST_WAIT = min(threading.TIMEOUT_MAX, 9_223_372_036.0)
+
+
+class Bell(ABC):
+    """One waiter, any number of ringers. A ring before the wait is kept; several rings count as one."""
+
+    @abstractmethod
+    def ring(self) -> None:
+        """Wake the waiter, or let its next wait return at once. Any thread, signal handlers included; never blocks."""
+
+    @abstractmethod
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until rung: True. False when `timeout` seconds passed (None: for ever; 0 or less: only look)."""
+
+
+class Clock(ABC):
+    """Where the time comes from. Thread-safe."""
+
+    @abstractmethod
+    def monotonic(self) -> float:
+        """Seconds that only rise, from an arbitrary start."""
+
+    @abstractmethod
+    def wall(self) -> float:
+        """Seconds since 1970, as people set them; may jump."""
+
+    @abstractmethod
+    def bell(self) -> Bell:
+        """A new bell whose `wait` measures its timeout on this clock."""
+
+    def deadline(self, timeout: float | None) -> float | None:
+        """The monotonic time `timeout` seconds from now, or None for 'no deadline' (IF-1)."""
+        if timeout is None or timeout > LONGEST_WAIT:
+            return None
+        return self.monotonic() + timeout
+
+    def left(self, deadline: float | None) -> float | None:
+        """Seconds left until a deadline (0.0 when it has passed), or None where there is none."""
+        return None if deadline is None else max(0.0, deadline - self.monotonic())
+
+
+class SystemBell(Bell):
+    """A lock that is held while nobody has rung."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:  # already rung: the ring that is there serves
+            pass
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None or timeout > LONGEST_WAIT:
+            return self._lock.acquire()
+        return self._lock.acquire(timeout=timeout) if timeout > 0 else self._lock.acquire(blocking=False)
+
+
+class SystemClock(Clock):
+    """The operating system's clocks."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def bell(self) -> Bell:
+        return SystemBell()
+
+
+SYSTEM_CLOCK = SystemClock()
+
+
+def checked_timeout(value: float | None, name: str = "timeout") -> float | None:
+    """A timeout as the public calls take it: None for ever, 0 no wait, seconds otherwise (IF-1).
+
+    Raises ValueError, naming what was given, for negative numbers, NaN and what is no number, before anything else happened.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name}={value!r}: expected seconds as a number >= 0, or None for no limit")
+    if math.isnan(value) or value < 0:
+        raise ValueError(f"{name}={value!r}: expected seconds >= 0, or None for no limit")
+    return None if value > LONGEST_WAIT else float(value)

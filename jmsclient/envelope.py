@@ -1,0 +1,131 @@
+"""A whole message as bytes: for stores, parked copies and anything that outlives the process.
+
+Layout: `JM`, format version (1 byte), header length (4 bytes, big endian), header (JSON, UTF-8), body. TEXT and BYTES bodies are
+the bytes themselves; MAP and STREAM are JSON in which bytes are `{"$bytes": base64}`. The body stays bytes until someone reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from jmsclient.errors import MessageFormatError
+from jmsclient.message import Body, Content, MessageKind, PropertyValue
+
+FORMAT = 1
+_PREFIX = struct.Struct(">2sBI")
+_MAGIC = b"JM"
+_HEADERS = (
+    "destination",
+    "persistent",
+    "priority",
+    "timestamp",
+    "expiration",
+    "delivery_time",
+    "correlation_id",
+    "reply_to",
+    "type",
+)
+
+
+def encode(content: Content) -> bytes:
+    """One message as bytes. Raises MessageFormatError where the body cannot be encoded."""
+    headers = {name: value for name in _HEADERS if (value := content.header(name)) is not None}
+    header = {
+        "id": content.message_id,
+        "kind": content.kind.value,
+        "headers": headers,
+        "properties": dict(content.properties()),
+    }
+    body = content.body()
+    if body is None:
+        header["null"] = True
+    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _PREFIX.pack(_MAGIC, FORMAT, len(head)) + head + encode_body(body)
+
+
+def decode(data: bytes) -> EnvelopeContent:
+    """The content of an envelope; the header is read now, the body on first touch. Raises MessageFormatError."""
+    try:
+        magic, version, length = _PREFIX.unpack_from(data)
+        if magic != _MAGIC or version != FORMAT:
+            raise MessageFormatError(f"an envelope of format {version}; this version reads format {FORMAT}")
+        start = _PREFIX.size + length
+        header = json.loads(data[_PREFIX.size : start].decode("utf-8", "surrogatepass"))
+        return EnvelopeContent(header, data, start)
+    except (struct.error, ValueError, KeyError) as error:
+        raise MessageFormatError(f"not an envelope: {error}") from error
+
+
+def encode_body(body: Body) -> bytes:
+    """A body as bytes; what `decode_body` reads back given the kind."""
+    if body is None:
+        return b""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def decode_body(kind: MessageKind, data: bytes) -> Body:
+    """The body from its bytes. Raises MessageFormatError."""
+    try:
+        if kind is MessageKind.TEXT:
+            return data.decode("utf-8", "surrogatepass")
+        if kind in (MessageKind.MAP, MessageKind.STREAM):
+            return json.loads(data.decode("utf-8", "surrogatepass"), object_hook=_bytes_from_json)  # type: ignore[no-any-return]
+    except (ValueError, binascii.Error) as error:
+        raise MessageFormatError(f"the body of this {kind.name} message cannot be decoded: {error}") from error
+    return None if kind is MessageKind.MESSAGE else data
+
+
+def _bytes_to_json(value: object) -> object:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    raise MessageFormatError(f"a value of type {type(value).__name__} in a map or stream body")
+
+
+def _bytes_from_json(value: dict[str, Any]) -> object:
+    # A map inside a map is no JMS value, so a dict with this one key below the top can only be bytes of ours.
+    return (
+        base64.b64decode(value["$bytes"]) if value.keys() == {"$bytes"} and isinstance(value["$bytes"], str) else value
+    )
+
+
+class EnvelopeContent(Content):
+    """The content read from an envelope."""
+
+    __slots__ = ("_data", "_header", "_start", "kind", "message_id")
+
+    def __init__(self, header: dict[str, Any], data: bytes, start: int) -> None:
+        self._header = header
+        self._data = data
+        self._start = start
+        self.message_id = header["id"]
+        self.kind = MessageKind(header["kind"])
+
+    @property
+    def envelope(self) -> bytes:
+        """The bytes it was read from."""
+        return self._data
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self._data) - self._start
+
+    def header(self, name: str) -> Any:
+        return self._header["headers"].get(name)
+
+    def properties(self) -> Mapping[str, PropertyValue]:
+        return self._header["properties"]  # type: ignore[no-any-return]
+
+    def body(self) -> Body:
+        return None if "null" in self._header else decode_body(self.kind, self._data[self._start :])

@@ -1,0 +1,56 @@
+"""Things worth telling: one line to `logging` and one record to whoever listens.
+
+An event has a name that never changes, a sentence for people, and fields for machines. Never a body, never a secret; one event
+a fault however long it lasts. Listeners (a journal, a test) get every event, whatever the log level.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """`name` such as `lease_lost`, `area` the room it happened in, `text` one sentence, `fields` scalars by name."""
+
+    name: str
+    area: str
+    text: str
+    level: int = logging.INFO
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+Listener = Callable[[Event], None]
+_listeners: tuple[Listener, ...] = ()  # replaced whole, so that emitting needs no lock
+
+
+def subscribe(listener: Listener) -> Callable[[], None]:
+    """Have `listener` called with every event, on the thread that emits it; returns the call that ends it.
+
+    A listener must not block and must not raise; what it raises is logged and does not reach the emitting thread.
+    """
+    global _listeners
+    _listeners = (*_listeners, listener)
+
+    def unsubscribe() -> None:
+        global _listeners
+        _listeners = tuple(one for one in _listeners if one is not listener)
+
+    return unsubscribe
+
+
+def emit(area: str, name: str, text: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    """Tell it: a record of logger `jmsclient.<area>` with the fields as `extra`, and a call to each listener."""
+    logger = logging.getLogger(f"jmsclient.{area}")
+    if logger.isEnabledFor(level):
+        logger.log(level, "%s", text, extra={"event": name, **{f"jms_{key}": value for key, value in fields.items()}})
+    if _listeners:
+        event = Event(name=name, area=area, text=text, level=level, fields=fields)
+        for listener in _listeners:
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("an event listener failed on %s", name)

@@ -1,0 +1,230 @@
+"""The document history: what became of each message id, for one trigger, across workers and restarts.
+
+`exchange(commands) -> replies` is the primitive: one call to the store for a group, completions and next claims together. The
+others are one-element calls. Time is the store's own (TR-43). Thread-safe, unless a class says otherwise; usable without a worker.
+Source: rules TR-32 to TR-45.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from jmsclient.errors import LeaseLostError
+from jmsclient.history.entries import Claim, Command, Complete, Entry, Park, Release, Renew, Reply, State
+
+LONGEST_ID = 200
+"""Bytes of an id that is stored as it is; longer ones are stored as `sha256:` and hex (TR-32)."""
+
+
+def stored_id(id: str) -> str:  # noqa: A002  the field's word
+    """The id as it is kept (TR-32)."""
+    raw = id.encode("utf-8", "surrogatepass")
+    if len(raw) > LONGEST_ID or id.startswith("sha256:"):
+        return "sha256:" + hashlib.sha256(raw).hexdigest()
+    return id
+
+
+def new_token() -> str:
+    """An owner's token, made before the call it is used in (TR-39)."""
+    return secrets.token_hex(12)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claimed:
+    """What `claim` says: `claimed`, and the entry that was there before (None: nothing was)."""
+
+    claimed: bool
+    entry: Entry | None
+    token: str
+    fencing_token: int
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParkedMessage:
+    """A message In Doubt, kept whole. `age` is seconds since it was parked; `envelope` is read with `jmsclient.envelope`."""
+
+    trigger: str
+    id: str
+    source: str
+    reason: str
+    delivery_count: int
+    age: float
+    copies: int
+    owner: str | None
+    attempt: int
+    envelope: bytes
+
+
+class DocumentHistory(ABC):
+    """The contract of a history store. `durable`: what it says survives the process, so that messages may be parked in it."""
+
+    durable: bool = False
+    namespace: str = "default"
+
+    @abstractmethod
+    def exchange(self, commands: Sequence[Command]) -> list[Reply]:
+        """Carry out a group in order, each atomically, and answer each in the same order.
+
+        Raises HistoryUnavailableError when the store did not answer in time; then each command may or may not have taken
+        effect, and repeating it with the same token is safe.
+        """
+
+    @abstractmethod
+    def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
+        """The entries of (id, source) pairs, without changing them."""
+
+    @abstractmethod
+    def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
+        """The parked, undecided messages, oldest first, of one trigger or of all."""
+
+    @abstractmethod
+    def purge_expired(self) -> int:
+        """Remove what is past its history_ttl (parked messages have none); returns how many."""
+
+    @abstractmethod
+    def statistics(self) -> dict[str, int]:
+        """Entries by state name."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections. Idempotent."""
+
+    def get(self, trigger: str, id: str) -> ParkedMessage | None:  # noqa: A002
+        """One parked message by its id as it is listed."""
+        return next((one for one in self.in_doubt(trigger) if one.id == id), None)
+
+    # -- one-element calls ------------------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        trigger: str,
+        id: str,  # noqa: A002
+        *,
+        source: str = "JMSMessageID",
+        token: str | None = None,
+        lease: float = 60.0,
+        history_ttl: float = 86400.0,
+        take_over: bool = False,
+    ) -> Claimed:
+        """Say *started* for this id, once among all who try (TR-38)."""
+        token = token or new_token()
+        command = Claim(
+            trigger=trigger,
+            id=stored_id(id),
+            source=source,
+            token=token,
+            lease=lease,
+            history_ttl=history_ttl,
+            take_over=take_over,
+        )
+        reply = self.exchange([command])[0]
+        return Claimed(
+            claimed=reply.done, entry=reply.entry, token=token, fencing_token=reply.fencing_token, attempt=reply.attempt
+        )
+
+    def complete(
+        self,
+        trigger: str,
+        id: str,  # noqa: A002
+        *,
+        token: str,
+        source: str = "JMSMessageID",
+        outcome: str = "done",
+        history_ttl: float = 86400.0,
+    ) -> None:
+        """Say *done*. Raises LeaseLostError where another owner holds the entry."""
+        self._owned(
+            Complete(
+                trigger=trigger, id=stored_id(id), source=source, token=token, outcome=outcome, history_ttl=history_ttl
+            )
+        )
+
+    def release(
+        self,
+        trigger: str,
+        id: str,  # noqa: A002
+        *,
+        token: str,
+        source: str = "JMSMessageID",
+        to: State | None = None,
+        lease: float = 0.0,
+        reason: str | None = None,
+        history_ttl: float = 86400.0,
+    ) -> None:
+        """Give a claim up; see `entries.Release`. Raises LeaseLostError where another owner holds the entry."""
+        self._owned(
+            Release(
+                trigger=trigger,
+                id=stored_id(id),
+                source=source,
+                token=token,
+                to=to,
+                lease=lease,
+                reason=reason,
+                history_ttl=history_ttl,
+            )
+        )
+
+    def renew(
+        self,
+        trigger: str,
+        id: str,  # noqa: A002
+        *,
+        token: str,
+        source: str = "JMSMessageID",
+        lease: float = 60.0,
+        history_ttl: float = 86400.0,
+    ) -> None:
+        """Prolong the lease. Raises LeaseLostError where another owner holds the entry."""
+        self._owned(
+            Renew(trigger=trigger, id=stored_id(id), source=source, token=token, lease=lease, history_ttl=history_ttl)
+        )
+
+    def park(
+        self,
+        trigger: str,
+        id: str,  # noqa: A002
+        *,
+        token: str,
+        envelope: bytes,
+        reason: str,
+        source: str = "JMSMessageID",
+        delivery_count: int = -1,
+    ) -> Reply:
+        """Keep a full copy as In Doubt, in one step with the entry; see `entries.Park`."""
+        command = Park(
+            trigger=trigger,
+            id=stored_id(id),
+            source=source,
+            token=token,
+            envelope=envelope,
+            reason=reason,
+            delivery_count=delivery_count,
+        )
+        return self.exchange([command])[0]
+
+    def lookup(self, trigger: str, id: str, *, source: str = "JMSMessageID") -> Entry | None:  # noqa: A002
+        """The entry of one id, without changing it."""
+        return self.lookup_many(trigger, [(stored_id(id), source)])[0]
+
+    def _owned(self, command: Command) -> None:
+        reply = self.exchange([command])[0]
+        if reply.lease_lost:
+            raise LeaseLostError(
+                f"trigger {command.trigger!r}, id {command.id!r}: another owner holds the entry; do not acknowledge this message"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

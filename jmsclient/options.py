@@ -1,0 +1,143 @@
+"""Settings with their unit, default and reason. The keyword arguments of the public calls are the common ones; these are the rest.
+
+All are frozen, keyword-only and checked when made: a wrong value raises ConfigurationError naming the setting.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeVar
+
+from jmsclient.errors import ConfigurationError
+
+
+class AcknowledgeMode(Enum):
+    """When a session accepts what it delivered (IF-39)."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    DUPS_OK = "dups_ok"
+    INDIVIDUAL = "individual"
+    TRANSACTED = "transacted"
+
+
+class DefaultReadAhead(Enum):
+    """MQ's DEFREADA of a queue or topic: what the provider's side says (RA-1). UNKNOWN counts as NO."""
+
+    NO = "no"
+    YES = "yes"
+    DISABLED = "disabled"
+    UNKNOWN = "unknown"
+
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def seconds(name: str, value: float | None, *, least: float = 0.0, none: bool = False) -> None:
+    """Check a duration in seconds."""
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < least:
+        raise ConfigurationError(
+            f"{name}={value!r}: expected seconds as a number >= {least:g}{' or None' if none else ''}"
+        )
+
+
+def count(name: str, value: int | None, *, least: int = 0, none: bool = False) -> None:
+    """Check a whole number."""
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigurationError(f"{name}={value!r}: expected a whole number >= {least}{' or None' if none else ''}")
+
+
+def choice(name: str, value: Choice, allowed: tuple[Choice, ...]) -> None:
+    """Check one word out of several."""
+    if value not in allowed:
+        raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionOptions:
+    """Of a connection: see the attributes."""
+
+    default_read_ahead: DefaultReadAhead = DefaultReadAhead.UNKNOWN
+    """DEFREADA where the broker has none of its own (RA-1)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsumerOptions:
+    """Of a consumer's buffer (RA-9 to RA-13)."""
+
+    read_ahead_messages: int = 1000
+    """Messages of the window while read ahead is on; 0 turns it off (RA-3)."""
+    buffer_bytes: int = 8 * 1024 * 1024
+    """Bytes of the window, read ahead or not; one larger message is still delivered."""
+    read_ahead_refill: int | Literal["empty"] = 75
+    """Ask for more when what is left falls to this percentage of the window; `empty`: when nothing is left."""
+    purge_after: float = 0.0
+    """Seconds after which a buffered message is purged; 0 never (RA-11)."""
+    idle_timeout: float = 30.0
+    """Seconds without a take after which kept messages go back to the broker; 0 never (RA-13)."""
+
+    def __post_init__(self) -> None:
+        count("read_ahead_messages", self.read_ahead_messages)
+        count("buffer_bytes", self.buffer_bytes, least=1)
+        if self.read_ahead_refill != "empty":
+            count("read_ahead_refill", self.read_ahead_refill, least=1)
+            if self.read_ahead_refill > 100:
+                raise ConfigurationError(
+                    f"read_ahead_refill={self.read_ahead_refill}: expected a percentage 1 to 100 or 'empty'"
+                )
+        seconds("purge_after", self.purge_after)
+        seconds("idle_timeout", self.idle_timeout)
+
+
+OnError = Literal["dead_letter", "redeliver", "acknowledge"]
+InDoubtPolicy = Literal["park", "dead_letter", "acknowledge", "redeliver", "run"]
+InProgressPolicy = Literal["redeliver", "in_doubt"]
+HistoryUnavailablePolicy = Literal["suspend", "resolver", "in_doubt", "run"]
+OnRetryFailure = Literal["throw", "suspend"]
+NonPersistentPolicy = Literal["check", "bypass"]
+AbandonedPolicy = Literal["ask", "retry"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriggerOptions:
+    """Of a trigger, beyond the keyword arguments of `Worker.trigger`."""
+
+    abandoned: AbandonedPolicy = "ask"
+    """`retry` runs an abandoned message again as New instead of asking the resolver (TR-36)."""
+    max_run_time: float | None = None
+    """Seconds a handler's lease is renewed at most; None: as long as it runs (TR-40)."""
+    operation_timeout: float = 2.0
+    """Seconds that one call to the history may take (TR-49)."""
+    resolver_timeout: float = 30.0
+    """Seconds that a resolver may take (TR-55)."""
+    in_progress_delay: float = 5.0
+    """Seconds at most until a copy whose first delivery is in progress is decided again (TR-35)."""
+
+    def __post_init__(self) -> None:
+        choice("abandoned", self.abandoned, ("ask", "retry"))
+        seconds("max_run_time", self.max_run_time, none=True)
+        seconds("operation_timeout", self.operation_timeout, least=0.001)
+        seconds("resolver_timeout", self.resolver_timeout, least=0.001)
+        seconds("in_progress_delay", self.in_progress_delay, least=0.001)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerOptions:
+    """Of a worker: what its connection is made with."""
+
+    username: str | None = None
+    password: str | None = None
+    client_id: str | None = None
+    request_timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        seconds("request_timeout", self.request_timeout, least=0.001)
+
+    def __repr__(self) -> str:  # no secret in any repr (O09)
+        return f"WorkerOptions(username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout})"
