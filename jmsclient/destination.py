@@ -151,9 +151,7 @@ def parse_destination(value: str | Destination) -> Destination:
     kinds: dict[str, type[Destination]] = {"queue": Queue, "topic": Topic}
     kind = kinds.get(scheme.lower())
     if kind is None:
-        raise InvalidDestinationError(
-            f"destination {value!r}: expected queue:///NAME, topic:///NAME or a bare queue name"
-        )
+        raise InvalidDestinationError(f"destination {value!r}: expected queue:///NAME, topic:///NAME or a bare queue name")
     path, question, query = rest.partition("?")
     authority, slash, name = path.partition("/")
     name = unquote(name if slash else authority)

@@ -69,9 +69,7 @@ def encode_body(body: Body) -> bytes:
         return body
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json).encode(
-        "utf-8", "surrogatepass"
-    )
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json).encode("utf-8", "surrogatepass")
 
 
 def decode_body(kind: MessageKind, data: bytes) -> Body:
@@ -94,9 +92,7 @@ def _bytes_to_json(value: object) -> object:
 
 def _bytes_from_json(value: dict[str, Any]) -> object:
     # A map inside a map is no JMS value, so a dict with this one key below the top can only be bytes of ours.
-    return (
-        base64.b64decode(value["$bytes"]) if value.keys() == {"$bytes"} and isinstance(value["$bytes"], str) else value
-    )
+    return base64.b64decode(value["$bytes"]) if value.keys() == {"$bytes"} and isinstance(value["$bytes"], str) else value
 
 
 class EnvelopeContent(Content):

@@ -205,9 +205,7 @@ def checked_property(name: object, value: object) -> None:
     if name.startswith("JMS") and not name.startswith(("JMSX", "JMS_")):
         raise MessageFormatError(f"property name {name!r}: names that begin with JMS are reserved")
     if value is not None and not isinstance(value, bool | int | float | str):
-        raise MessageFormatError(
-            f"property {name!r} is a {type(value).__name__}: expected bool, int, float, str or None"
-        )
+        raise MessageFormatError(f"property {name!r} is a {type(value).__name__}: expected bool, int, float, str or None")
 
 
 def checked_properties(properties: Mapping[str, PropertyValue] | None) -> dict[str, PropertyValue] | None:

@@ -40,9 +40,7 @@ def seconds(name: str, value: float | None, *, least: float = 0.0, none: bool = 
     if value is None and none:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < least:
-        raise ConfigurationError(
-            f"{name}={value!r}: expected seconds as a number >= {least:g}{' or None' if none else ''}"
-        )
+        raise ConfigurationError(f"{name}={value!r}: expected seconds as a number >= {least:g}{' or None' if none else ''}")
 
 
 def count(name: str, value: int | None, *, least: int = 0, none: bool = False) -> None:
@@ -140,4 +138,6 @@ class WorkerOptions:
         seconds("request_timeout", self.request_timeout, least=0.001)
 
     def __repr__(self) -> str:  # no secret in any repr (O09)
-        return f"WorkerOptions(username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout})"
+        return (
+            f"WorkerOptions(username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout})"
+        )

@@ -141,9 +141,7 @@ class DocumentHistory(ABC):
     ) -> None:
         """Say *done*. Raises LeaseLostError where another owner holds the entry."""
         self._owned(
-            Complete(
-                trigger=trigger, id=stored_id(id), source=source, token=token, outcome=outcome, history_ttl=history_ttl
-            )
+            Complete(trigger=trigger, id=stored_id(id), source=source, token=token, outcome=outcome, history_ttl=history_ttl)
         )
 
     def release(
@@ -183,9 +181,7 @@ class DocumentHistory(ABC):
         history_ttl: float = 86400.0,
     ) -> None:
         """Prolong the lease. Raises LeaseLostError where another owner holds the entry."""
-        self._owned(
-            Renew(trigger=trigger, id=stored_id(id), source=source, token=token, lease=lease, history_ttl=history_ttl)
-        )
+        self._owned(Renew(trigger=trigger, id=stored_id(id), source=source, token=token, lease=lease, history_ttl=history_ttl))
 
     def park(
         self,
@@ -224,7 +220,5 @@ class DocumentHistory(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()

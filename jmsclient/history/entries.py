@@ -183,9 +183,7 @@ class Stored:
         )
 
 
-def apply(
-    stored: Stored | None, command: Command, now: float, *, cautious: bool = False
-) -> tuple[Stored | None, Reply]:
+def apply(stored: Stored | None, command: Command, now: float, *, cautious: bool = False) -> tuple[Stored | None, Reply]:
     """The entry after `command`, and the answer. `stored` must be None where it is past its `expires_at` (TR-44)."""
     match command:
         case Claim():
@@ -216,11 +214,7 @@ def _claim(stored: Stored | None, command: Claim, now: float, cautious: bool) ->
             before = replace(stored, state=State.RETRYING, attempt=stored.planned, lease_until=now).seen(now)
         renewed = replace(stored, lease_until=now + command.lease, updated_at=now, expires_at=now + command.history_ttl)
         return renewed, _owned(renewed, before, cautious)
-    if (
-        stored is not None
-        and stored.body_hash != command.body_hash
-        and None not in (stored.body_hash, command.body_hash)
-    ):
+    if stored is not None and stored.body_hash != command.body_hash and None not in (stored.body_hash, command.body_hash):
         return stored, Reply(done=False, entry=stored.seen(now), cautious=cautious)
     if not _may_claim(stored, command, now, cautious):
         return stored, Reply(done=False, entry=stored.seen(now) if stored else None, cautious=cautious)
@@ -331,9 +325,7 @@ def _park(stored: Stored | None, command: Park, now: float) -> tuple[Stored | No
         expires_at=now + command.history_ttl,
         copies=0,
     )
-    return parked, Reply(
-        done=True, entry=stored.seen(now) if stored else None, token=parked.token, attempt=parked.attempt
-    )
+    return parked, Reply(done=True, entry=stored.seen(now) if stored else None, token=parked.token, attempt=parked.attempt)
 
 
 def _anew(command: Command, now: float) -> Stored:

@@ -44,9 +44,7 @@ def find_backend(scheme: str) -> Backend:
             _registered.setdefault(one, backend)
         return backend
     if scheme in _EXTRAS:
-        raise ConfigurationError(
-            f"this version of jmsclient has no backend for {scheme}: yet; there is: {', '.join(points)}"
-        )
+        raise ConfigurationError(f"this version of jmsclient has no backend for {scheme}: yet; there is: {', '.join(points)}")
     raise ConfigurationError(f"unknown scheme {scheme!r}; there is: {', '.join(sorted({*points, *_registered}))}")
 
 
