@@ -27,6 +27,11 @@ def register(scheme: str, backend: Backend) -> None:
     _registered[scheme] = backend
 
 
+def unregister(scheme: str) -> None:
+    """Undo `register`; a scheme that is not registered is no error."""
+    _registered.pop(scheme, None)
+
+
 def find_backend(scheme: str) -> Backend:
     """The backend of a scheme. Raises ConfigurationError that says what to install or what schemes there are."""
     if scheme in _registered:

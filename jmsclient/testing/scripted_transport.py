@@ -1,0 +1,412 @@
+"""Owns the links of a ScriptedBackend: a transport with a thread of its own that pushes, its sessions, receivers and senders.
+
+Must not know the script. Everything that could deliver (push, drain, close, loss) runs on the transport's thread, one job after
+the other, so that nothing is ever delivered after a close; requests and settlements only change the shared state and wake it.
+Source: transport/contract.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from jmsclient.clock import Clock
+from jmsclient.destination import Destination
+from jmsclient.errors import (
+    ConnectionLostError,
+    IllegalStateError,
+    RequestTimeoutError,
+    SendError,
+    UnsupportedFeatureError,
+)
+from jmsclient.events import emit
+from jmsclient.message import PlainContent
+from jmsclient.testing.scripted_queue import Held
+from jmsclient.testing.scripted_state import Confirmation, ScriptedState
+from jmsclient.transport.contract import (
+    Arrival,
+    Endpoint,
+    Outcome,
+    Peer,
+    Receipt,
+    Receiver,
+    ReceiverSpec,
+    Sender,
+    Sink,
+    Transport,
+    TransportListener,
+    TransportSession,
+    Verb,
+)
+
+JOIN_TIMEOUT = 5.0
+"""Seconds that a closing transport waits for its thread, which has then nothing left to do."""
+
+
+class ScriptedTransport(Transport):
+    """One link. `wake` lets its thread look for something to push."""
+
+    peer = Peer(product="scripted", version="1")
+
+    def __init__(self, state: ScriptedState, wake_all: Callable[[], None], endpoint: Endpoint, listener: TransportListener):
+        self.capabilities = state.capabilities
+        self.clock: Clock = endpoint.clock
+        self.state = state
+        self.wake_all = wake_all
+        self.receivers: list[ScriptedReceiver] = []
+        self.sessions: list[ScriptedSession] = []
+        self.unconfirmed: list[Confirmation] = []
+        self.dead: ConnectionLostError | None = None
+        self._listener = listener
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._over = False  # no further job will come; set under the state's lock
+        self._ended = False  # the thread takes no further job; set under the state's lock
+        self._bell = self.clock.bell()
+        self._thread = threading.Thread(target=self._run, name="jmsclient-scripted", daemon=True)
+        self._thread.start()
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Have the thread do something next."""
+        with self.state.lock:
+            self._jobs.append(job)
+        self._bell.ring()
+
+    def call(self, job: Callable[[], None], deadline: float | None) -> None:
+        """Have the thread do it and wait for that; done at once by a caller who is the thread, or where the thread is over."""
+        if threading.current_thread() is self._thread:
+            job()
+            return
+        done = self.clock.bell()
+
+        def and_tell() -> None:
+            job()
+            done.ring()
+
+        with self.state.lock:
+            ended = self._ended
+            if not ended:
+                self._jobs.append(and_tell)
+        if ended:
+            job()
+            return
+        self._bell.ring()
+        if not done.wait(self.clock.left(deadline)):
+            raise RequestTimeoutError("the scripted backend did not answer before the deadline")
+
+    def _run(self) -> None:
+        while True:
+            while self._jobs:
+                self._jobs.popleft()()
+            with self.state.lock:
+                if self._over and not self._jobs:
+                    self._ended = True
+                    return
+                due = self.state.queues.next_due(self.clock.monotonic())
+            if not self._push():
+                self._bell.wait(None if due is None else max(0.0, due - self.clock.monotonic()))
+
+    def _push(self) -> bool:
+        """Push to each receiver what it has asked for; True if anything was pushed."""
+        with self.state.lock:
+            receivers = list(self.receivers)
+        pushed = False
+        for receiver in receivers:
+            pushed = receiver.push() or pushed
+        return pushed
+
+    # -- the contract -----------------------------------------------------------------------------------------------
+
+    def check_alive(self) -> None:
+        if self.dead is not None:
+            raise ConnectionLostError(str(self.dead))
+
+    def open_session(self, *, transacted: bool, deadline: float | None) -> TransportSession:
+        if transacted:
+            raise UnsupportedFeatureError("the scripted backend has no transactions")
+        with self.state.lock:
+            self.check_alive()
+            session = ScriptedSession(self)
+            self.sessions.append(session)
+        return session
+
+    def close(self, deadline: float | None) -> None:
+        self.call(self._close_sessions, deadline)
+        with self.state.lock:
+            self._over = True
+            self.dead = self.dead or ConnectionLostError("this transport is closed")
+            self._fail_unconfirmed(self.dead)
+        self._bell.ring()
+        self.wake_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(JOIN_TIMEOUT)
+
+    def _close_sessions(self) -> None:
+        for session in list(self.sessions):
+            session.end()
+
+    # -- what the script does to it ---------------------------------------------------------------------------------
+
+    def die(self, error: Exception) -> None:
+        """The link is lost now; the listener hears of it on the thread, once."""
+        with self.state.lock:
+            if self.dead is not None:
+                return
+            self.dead = ConnectionLostError(str(error))
+            counted = self.capabilities.count_after_loss != "not_raised"
+            for session in self.sessions:
+                session.lose(counted)
+            self._fail_unconfirmed(error)
+            self._over = True
+            self._jobs.append(lambda: self._listener.lost(error))
+        self._bell.ring()
+
+    def _fail_unconfirmed(self, error: Exception) -> None:
+        for confirmation in self.unconfirmed:
+            confirmation.error = error
+            confirmation.bell.ring()
+        self.unconfirmed.clear()
+
+    def confirm(self) -> None:
+        """Confirm everything that was written (on the thread)."""
+        with self.state.lock:
+            if self.state.holding:
+                return
+            confirmed, self.unconfirmed = self.unconfirmed, []
+        for confirmation in confirmed:
+            confirmation.bell.ring()
+
+    @property
+    def on_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+
+class ScriptedSession(TransportSession):
+    """Receivers and senders, and what closed receivers left unsettled where the capability says so."""
+
+    def __init__(self, transport: ScriptedTransport) -> None:
+        self.transport = transport
+        self.receivers: list[ScriptedReceiver] = []
+        self.open = True
+
+    def _check(self) -> None:
+        self.transport.check_alive()
+        if not self.open:
+            raise IllegalStateError("this transport session is closed")
+        error = self.transport.state.refused_attach
+        if error is not None:
+            raise error
+
+    def open_receiver(self, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> Receiver:
+        if spec.kind != "queue" or spec.selector is not None:
+            raise UnsupportedFeatureError("the scripted backend has queues without selectors only")
+        if spec.default_outcome not in ("accepted", None):
+            raise UnsupportedFeatureError(f"default_outcome={spec.default_outcome!r}: the scripted backend knows accepted only")
+        with self.transport.state.lock:
+            self._check()
+            receiver = ScriptedReceiver(self, spec, sink)
+            self.receivers.append(receiver)
+            self.transport.receivers.append(receiver)
+        return receiver
+
+    def open_sender(self, destination: Destination, deadline: float | None) -> Sender:
+        if destination.scheme != "queue":
+            raise UnsupportedFeatureError("the scripted backend has queues only")
+        with self.transport.state.lock:
+            self._check()
+        return ScriptedSender(self, destination.address)
+
+    def close(self, deadline: float | None) -> None:
+        self.transport.call(self.end, deadline)
+
+    def end(self) -> None:
+        """Close all of it (on the thread)."""
+        with self.transport.state.lock:
+            if not self.open:
+                return
+            self.open = False
+            if self in self.transport.sessions:
+                self.transport.sessions.remove(self)
+            for receiver in self.receivers:
+                receiver.detach()
+                receiver.give_back(counted=True)
+        self.transport.wake_all()
+
+    def lose(self, counted: bool) -> None:
+        """The link died (under the state's lock)."""
+        self.open = False
+        for receiver in self.receivers:
+            receiver.detach()
+            receiver.give_back(counted=counted)
+
+
+class ScriptedReceiver(Receiver):
+    """One receiving link. Its fields are guarded by the state's lock; `push` runs on the transport's thread only."""
+
+    def __init__(self, session: ScriptedSession, spec: ReceiverSpec, sink: Sink) -> None:
+        self.session = session
+        self.transport = session.transport
+        self.state = session.transport.state
+        self.address = spec.destination.address
+        self.spec = spec
+        self.sink = sink
+        self.demand = 0
+        self.open = True
+        self.unsettled: dict[int, tuple[Held, Arrival]] = {}
+        self.number = self.state.next_number()
+
+    def request(self, count: int) -> None:
+        with self.state.lock:
+            if not self.open:
+                return
+            if count <= 0:
+                self.state.violations.append(f"request({count}): expected at least 1")
+                return
+            self.state.requests.append((self.address, count))
+            self.demand += count
+        self.transport.wake()
+
+    def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
+        stale = 0
+        now = self.transport.clock.monotonic()
+        with self.state.lock:
+            for arrival in arrivals:
+                held, _ = self.unsettled.pop(arrival.tag, (None, None))
+                if held is not None:
+                    arrival.settled = True
+                    handed_over = arrival.handed_over
+                    self.state.settle(held, outcome, receiver=self.number, handed_over=handed_over, now=now)
+                elif not arrival.settled:
+                    stale += 1
+            self.state.stale += stale
+        if stale:
+            emit("transport", "stale_settlement", f"{stale} settlements of a dead receiver were dropped", count=stale)
+        if outcome.verb is not Verb.ACCEPT:
+            self.transport.wake_all()
+
+    def drain(self, deadline: float | None) -> None:
+        if self.transport.capabilities.drain == "no":
+            raise UnsupportedFeatureError("this scripted backend cannot drain a receiver")
+        with self.state.lock:
+            self.transport.check_alive()
+        self.transport.call(self._drain, deadline)
+
+    def _drain(self) -> None:
+        if self.transport.capabilities.drain == "yes":
+            self.push()
+        with self.state.lock:
+            self.demand = 0
+
+    def close(self, deadline: float | None) -> None:
+        self.transport.call(self._close, deadline)
+
+    def _close(self) -> None:
+        with self.state.lock:
+            self.detach()
+            if self.transport.capabilities.close_returns_unsettled == "at_close":
+                self.give_back(counted=True)
+        self.transport.wake_all()
+
+    def close_by_peer(self, error: Exception | None) -> None:
+        """The other end detached this receiver (on the thread)."""
+        with self.state.lock:
+            if not self.open:
+                return
+            self.detach()
+            self.give_back(counted=True)
+        self.sink.closed(error)
+        self.transport.wake_all()
+
+    def push(self) -> bool:
+        """Deliver what was asked for and is there (on the thread, so that close and drain exclude it)."""
+        with self.state.lock:
+            if not self.open or not self.demand:
+                return False
+            taken = self.state.queues.take(self.address, self.number, self.demand, self.transport.clock.monotonic())
+            self.demand -= len(taken)
+            batch = [self._arrival(held) for held in taken]
+        if batch:
+            self.sink.delivered(batch)
+        return bool(batch)
+
+    def _arrival(self, held: Held) -> Arrival:
+        says = self.transport.capabilities.delivery_count
+        count = held.delivery_count
+        if says == "none":
+            count = -1
+        elif says == "derived":
+            count = min(count, 2)
+        arrival = Arrival(
+            self,
+            self.state.next_number(),
+            held.content,
+            delivery_count=count,
+            persistent=held.content.persistent,
+            size=held.content.size,
+            count_derived=says == "derived",
+            settled=self.spec.pre_settled,
+            expires_at=held.content.expiration,
+        )
+        if not self.spec.pre_settled:
+            self.unsettled[arrival.tag] = (held, arrival)
+        return arrival
+
+    def detach(self) -> None:
+        """No more demand, no more pushes (under the state's lock)."""
+        self.open = False
+        self.demand = 0
+        if self in self.transport.receivers:
+            self.transport.receivers.remove(self)
+
+    def give_back(self, *, counted: bool) -> None:
+        """Return what is unsettled: handed over ones `counted`, others as they were (under the state's lock)."""
+        for held, arrival in self.unsettled.values():
+            self.state.queues.give_back(held, counted=counted and arrival.handed_over)
+        self.unsettled.clear()
+
+
+class ScriptedSender(Sender):
+    """One sending link: written at once, confirmed by the transport's thread."""
+
+    def __init__(self, session: ScriptedSession, address: str) -> None:
+        self._session = session
+        self._transport = session.transport
+        self._address = address
+
+    def send(
+        self, messages: Sequence[PlainContent], *, room_deadline: float | None, confirm_timeout: float | None
+    ) -> list[Receipt]:
+        transport, state = self._transport, self._transport.state
+        confirmation = Confirmation(transport.clock.bell())
+        with state.lock:
+            transport.check_alive()
+            if not self._session.open:
+                raise IllegalStateError("this transport session is closed")
+            if state.refused_send is not None:
+                raise state.refused_send
+            if any(content.delivery_time is not None for content in messages):
+                raise UnsupportedFeatureError("the scripted backend has no delayed delivery")
+            ids = [self._write(content) for content in messages]
+            transport.unconfirmed.append(confirmation)
+        transport.wake_all()
+        if transport.on_thread:
+            transport.confirm()
+        else:
+            transport.post(transport.confirm)
+        if not confirmation.bell.wait(confirm_timeout):
+            raise SendError("not confirmed in time", in_doubt=ids)
+        if confirmation.error is not None:
+            raise SendError("the link was lost before the confirmation", in_doubt=ids) from confirmation.error
+        return [Receipt(message_id) for message_id in ids]
+
+    def _write(self, content: PlainContent) -> str:
+        self._transport.state.sent += 1
+        if content.message_id is None:
+            content.message_id = f"ID:scripted-{self._transport.state.next_number()}"
+        self._transport.state.queues.put(self._address, content)
+        return content.message_id
