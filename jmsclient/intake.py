@@ -1,0 +1,310 @@
+"""What stands between a receiver and whoever takes its messages: demand, waking, settling, the fates of what waits. Thread-safe.
+
+The sink of one receiver and the guard of one `Buffer`. It decides under its lock and acts (requests, settles, wakes) outside it. It
+never refers to the consumer or trigger above, only to the two calls it was given, so that a dropped consumer can be collected.
+Rules RA-5, RA-10 to RA-14, RA-16, RA-26, IF-9, IF-16 to IF-18, IF-27; architecture "Threads, signals, finalizers".
+
+`unsure`: an exception from a signal handler struck while demand changed hands, so what the provider still owes is not known; the
+next wait resolves it with a drain. Thread-safe means here: `take`, `put_back` and the lock-free pop of `queue` are for one thread
+at a time (the session's or the pipeline's), all else for any.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from jmsclient.buffer import Buffer, BufferCounters
+from jmsclient.clock import Clock
+from jmsclient.errors import JmsClientError, UnsupportedFeatureError
+from jmsclient.events import emit
+from jmsclient.transport.contract import ACCEPT, RELEASE, Arrival, Outcome, Receiver, Verb
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReport:
+    """What became of the messages that waited when a consumer was closed (RA-16): handed over to the listener during close,
+    given back to the provider, dropped (only ever taken ones)."""
+
+    delivered: int = 0
+    released: int = 0
+    discarded: int = 0
+
+
+def _nothing(error: Exception | None) -> None:
+    """Nobody asked to hear of the receiver's end."""
+
+
+class Intake:
+    """See the module. `window` in messages (0: demand only through `want_one`), `window_bytes` in bytes, `refill` in percent.
+
+    `takes`: non-persistent arrivals are settled ACCEPT on arrival, one call a batch. `counts_unsettled`: the window bounds what
+    is granted, buffered and taken out but unsettled (triggers, IF-17); otherwise what is granted and buffered.
+    `records_hand_over`: the capability of that name. `on_arrival` is called after a batch arrived that a waiter may be waiting
+    for, on the backend's thread, and must be cheap; `on_closed` when the receiver is gone without our doing.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: int,
+        window_bytes: int = 8 << 20,
+        refill: int | Literal["empty"] = 75,
+        takes: bool = False,
+        counts_unsettled: bool = False,
+        records_hand_over: bool = False,
+        clock: Clock,
+        on_arrival: Callable[[], None],
+        on_closed: Callable[[Exception | None], None] = _nothing,
+    ) -> None:
+        self.buffer = Buffer(window=window, window_bytes=window_bytes, refill=refill, counts_unsettled=counts_unsettled)
+        self.queue = self.buffer.queue
+        self.unsure = False
+        self.closed_error: Exception | None = None
+        self.ended = False
+        """No message will arrive any more: closed by us, by the peer, or lost."""
+        self._takes = takes
+        self._records_hand_over = records_hand_over
+        self._clock = clock
+        self._on_arrival = on_arrival
+        self._on_closed = on_closed
+        self._receiver: Receiver | None = None
+        self._running = False
+        self._lock = (
+            threading.Lock()
+        )  # guards the buffer's figures and all but the left end of its queue; no call goes out under it
+
+    # -- demand -----------------------------------------------------------------------------------------------------
+
+    def attach(self, receiver: Receiver) -> None:
+        """The receiver to ask and to settle on; no demand yet."""
+        self._receiver = receiver
+
+    def start(self) -> None:
+        """Allow demand and request the window (RA-12)."""
+        self._running = True
+        self.top_up()
+
+    def stop(self) -> None:
+        """Request nothing more; what was granted may still arrive (RA-12)."""
+        self._running = False
+
+    def _may_ask(self) -> bool:
+        return self._running and not self._draining and not self.ended
+
+    def top_up(self) -> None:
+        """Request what the window has room for, if the refill share is reached (RA-10)."""
+        try:
+            while self._may_ask() and self._receiver is not None:
+                with self._lock:
+                    count = self.buffer.plan()
+                if not count:
+                    return
+                self._receiver.request(count)
+        except BaseException:
+            self.unsure = True
+            raise
+
+    def want_one(self) -> None:
+        """Demand for one message, while a receive waits or a listener is idle, where there is no window (IF-17)."""
+        try:
+            if self._may_ask() and self._receiver is not None:
+                with self._lock:
+                    wanted = self.buffer.want_one()
+                if wanted:
+                    self._receiver.request(1)
+        except BaseException:
+            self.unsure = True
+            raise
+
+    def drain(self, deadline: float | None) -> bool:
+        """Take all demand back, having received what was on its way (IF-18); then ask for the window again where there is one.
+
+        False where the provider cannot drain; what was granted then stays granted. Raises RequestTimeoutError and
+        ConnectionLostError. For one thread at a time.
+        """
+        receiver = self._receiver
+        if receiver is None or self.ended:
+            return True
+        try:
+            self._draining = True
+            self.unsure = True
+            receiver.drain(deadline)
+            with self._lock:
+                self.buffer.drained()
+            self.unsure = False
+        except UnsupportedFeatureError:
+            self.unsure = False
+            return False
+        finally:
+            self._draining = False
+        if self.buffer.window:
+            self.top_up()
+        return True
+
+    # -- what a receiver pushes -------------------------------------------------------------------------------------
+
+    def delivered(self, batch: list[Arrival]) -> None:
+        """See `Sink`. Appended first and settled then: a message is never in neither place."""
+        with self._lock:
+            wake = None if self.ended else self.buffer.add(batch)
+        if wake is None:
+            _settle(batch, RELEASE)
+            return
+        if self._takes:
+            taken = [arrival for arrival in batch if not (arrival.persistent or arrival.settled)]
+            if taken:
+                _settle(taken, ACCEPT)
+                self.buffer.taken += len(taken)
+        if wake:
+            self._on_arrival()
+
+    def closed(self, error: Exception | None) -> None:
+        """See `Sink`: the peer closed the receiver. What waits and was not taken has gone back with it."""
+        with self._lock:
+            if self.ended:
+                return
+            self.ended = True
+            self._running = False
+            self.closed_error = error
+            self.buffer.released += len(self.buffer.remove(lambda arrival: not arrival.settled))
+        self._on_closed(error)
+        self._on_arrival()
+
+    # -- taking, for the thread that uses it ------------------------------------------------------------------------
+
+    def take(self, limit: int) -> list[Arrival]:
+        """Up to `limit` arrivals from the head; expired ones are settled and counted instead (RA-11)."""
+        if not self.queue:
+            return []
+        with self._lock:
+            arrivals, expired = self.buffer.take(limit, self._clock.wall())
+        if expired:
+            _settle(expired, RELEASE)
+        if len(self.queue) <= self.buffer.mark:
+            self.top_up()
+        return arrivals
+
+    def put_back(self, arrivals: Sequence[Arrival]) -> None:
+        """What was taken and not used, at the head, order kept."""
+        with self._lock:
+            for arrival in arrivals:
+                if arrival.handed_over and self.buffer.out.get(id(arrival)) is not None:
+                    self.buffer.delivered -= 1
+                    arrival.handed_over = False
+            self.buffer.put_back(arrivals)
+        self._on_arrival()
+
+    def drop_expired(self, arrival: Arrival) -> None:
+        """One that a lock-free pop found expired: settled and counted."""
+        with self._lock:
+            self.buffer.expired += 1
+        _settle([arrival], RELEASE)
+
+    def handing_over(self, arrivals: Sequence[Arrival]) -> None:
+        """The application is about to see these (IF-11)."""
+        if self._records_hand_over:
+            persistent = [arrival for arrival in arrivals if arrival.persistent and not arrival.settled]
+            for receiver, group in _by_receiver(persistent):
+                receiver.handing_over(group)
+        fresh = 0
+        for arrival in arrivals:
+            if not arrival.handed_over:
+                arrival.handed_over = True
+                fresh += 1
+        with self._lock:
+            self.buffer.delivered += fresh
+
+    # -- settling ---------------------------------------------------------------------------------------------------
+
+    def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
+        """Settle these with one outcome, wherever they came from; settling twice does nothing. Any thread."""
+        if not arrivals:
+            return
+        _settle(arrivals, outcome)
+        with self._lock:
+            _, unseen = self.buffer.forget(arrivals)
+            if outcome.verb is Verb.RELEASE:
+                self.buffer.released += unseen
+            else:
+                self.buffer.delivered += unseen
+        if len(self.queue) <= self.buffer.mark:
+            self.top_up()
+
+    def release_buffered(self) -> int:
+        """Give back every kept message that waits, its count unchanged (RA-14); taken ones stay. Returns how many."""
+        with self._lock:
+            kept = self.buffer.remove(lambda arrival: not arrival.settled)
+            self.buffer.released += len(kept)
+        _settle(kept, RELEASE)
+        return len(kept)
+
+    def discard_taken(self) -> int:
+        """Drop every taken message that waits (RA-16). Returns how many.
+
+        A persistent one among them is one whose receive was struck by an exception after its acknowledge: it counts as
+        delivered, for nothing persistent is ever discarded."""
+        with self._lock:
+            taken = self.buffer.remove(lambda arrival: arrival.settled)
+            discarded = sum(not arrival.persistent for arrival in taken)
+            self.buffer.discarded += discarded
+            self.buffer.delivered += len(taken) - discarded
+        return discarded
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self, deadline: float | None, *, discard_taken: bool = True, keep_receiver: bool = False) -> CloseReport:
+        """Stop demand, drain (bounded by `deadline`), release what is kept, drop what is taken unless told not to, close the
+        receiver unless told to keep it for what the session still has to settle (IF-27). Idempotent. A provider that does not
+        answer in time does not keep it from ending; what happened is told as an event."""
+        self._running = False
+        try:
+            self.drain(deadline)
+        except JmsClientError as error:
+            emit("intake", "drain_failed", f"closing without a drain: {error}", level=logging.WARNING)
+        with self._lock:
+            self.ended = True
+        released = self.release_buffered()
+        discarded = self.discard_taken() if discard_taken else 0
+        if not keep_receiver:
+            self.close_receiver(deadline)
+        self._on_arrival()
+        return CloseReport(released=released, discarded=discarded)
+
+    def close_receiver(self, deadline: float | None) -> None:
+        """Detach. Idempotent; errors of a dead link are told as an event, for there is nothing left to close."""
+        receiver = self._receiver
+        if receiver is not None:
+            try:
+                receiver.close(deadline)
+            except JmsClientError as error:
+                emit("intake", "close_failed", f"the receiver could not be closed: {error}", level=logging.WARNING)
+
+    # -- figures ----------------------------------------------------------------------------------------------------
+
+    @property
+    def buffered(self) -> int:
+        """Messages that wait here, kept and taken."""
+        return len(self.queue)
+
+    @property
+    def counters(self) -> BufferCounters:
+        """The counters of RA-26 at this moment."""
+        with self._lock:
+            return self.buffer.counters()
+
+
+def _by_receiver(arrivals: Iterable[Arrival]) -> list[tuple[Receiver, list[Arrival]]]:
+    groups: dict[int, tuple[Receiver, list[Arrival]]] = {}
+    for arrival in arrivals:
+        groups.setdefault(id(arrival.receiver), (arrival.receiver, []))[1].append(arrival)
+    return list(groups.values())
+
+
+def _settle(arrivals: Sequence[Arrival], outcome: Outcome) -> None:
+    """One call a receiver: after a reconnect, arrivals of several may come together."""
+    for receiver, group in _by_receiver(arrivals):
+        receiver.settle(group, outcome)
