@@ -99,6 +99,8 @@ def checked_timeout(value: float | None, name: str = "timeout") -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name}={value!r}: expected seconds as a number >= 0, or None for no limit")
+    if value > LONGEST_WAIT:  # before isnan, which cannot take an int of any size
+        return None
     if math.isnan(value) or value < 0:
         raise ValueError(f"{name}={value!r}: expected seconds >= 0, or None for no limit")
-    return None if value > LONGEST_WAIT else float(value)
+    return float(value)

@@ -63,7 +63,9 @@ _PROPERTIES = {
 def _parse(value: object, name: str, words: dict[str, E_]) -> E_:
     """One property value by word or number; the error names the property and what it may be."""
     for member in words.values():
-        if not isinstance(value, bool) and (value == member or str(value).strip() == str(int(member))):
+        if isinstance(value, bool) or (isinstance(value, IntEnum) and type(value) is not type(member)):
+            break  # equal to a number here, and yet another thing
+        if value == member or str(value).strip() == str(int(member)):
             return member
     found = words.get(str(value).strip().upper()) if isinstance(value, str) else None
     if found is None:
@@ -93,8 +95,8 @@ class Destination:
     ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise InvalidDestinationError(f"destination name {name!r}: expected a name that is not empty")
-        if any(ord(char) < 32 for char in name):
-            raise InvalidDestinationError(f"destination name {name!r}: control characters are not allowed")
+        if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+            raise InvalidDestinationError(f"destination name {name!r}: control characters and surrogates are not allowed")
         put = object.__setattr__
         put(self, "name", name)
         put(self, "read_ahead_allowed", _parse(read_ahead_allowed, "readAheadAllowed", _ALLOWED))
@@ -154,7 +156,10 @@ def parse_destination(value: str | Destination) -> Destination:
         raise InvalidDestinationError(f"destination {value!r}: expected queue:///NAME, topic:///NAME or a bare queue name")
     path, question, query = rest.partition("?")
     authority, slash, name = path.partition("/")
-    name = unquote(name if slash else authority)
+    try:
+        name = unquote(name if slash else authority, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidDestinationError(f"destination {value!r}: the name is not percent-encoded UTF-8") from error
     if not name:
         raise InvalidDestinationError(f"destination {value!r}: the name is missing; write {scheme.lower()}:///NAME")
     flags: dict[str, str] = {}
@@ -163,8 +168,7 @@ def parse_destination(value: str | Destination) -> Destination:
         option = _PROPERTIES.get(key.lower())
         if option is None:
             raise InvalidDestinationError(
-                f"destination {value!r}: unknown property {key!r}; "
-                "expected readAheadAllowed, readAheadClosePolicy or persistence"
+                f"destination {value!r}: unknown property {key!r}; expected readAheadAllowed, readAheadClosePolicy or persistence"
             )
         if not equals or not flag:
             raise InvalidDestinationError(f"destination {value!r}: property {key!r} has no value")

@@ -7,7 +7,6 @@ the bytes themselves; MAP and STREAM are JSON in which bytes are `{"$bytes": bas
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import struct
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ _HEADERS = (
 def encode(content: Content) -> bytes:
     """One message as bytes. Raises MessageFormatError where the body cannot be encoded."""
     headers = {name: value for name in _HEADERS if (value := content.header(name)) is not None}
-    header = {
+    header: dict[str, Any] = {
         "id": content.message_id,
         "kind": content.kind.value,
         "headers": headers,
@@ -44,7 +43,10 @@ def encode(content: Content) -> bytes:
     body = content.body()
     if body is None:
         header["null"] = True
-    head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    try:
+        head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError) as error:
+        raise MessageFormatError(f"the headers of this message cannot be encoded: {error}") from error
     return _PREFIX.pack(_MAGIC, FORMAT, len(head)) + head + encode_body(body)
 
 
@@ -57,8 +59,8 @@ def decode(data: bytes) -> EnvelopeContent:
         start = _PREFIX.size + length
         header = json.loads(data[_PREFIX.size : start].decode("utf-8", "surrogatepass"))
         return EnvelopeContent(header, data, start)
-    except (struct.error, ValueError, KeyError) as error:
-        raise MessageFormatError(f"not an envelope: {error}") from error
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        raise MessageFormatError(f"not an envelope: {error!r}") from error
 
 
 def encode_body(body: Body) -> bytes:
@@ -69,7 +71,11 @@ def encode_body(body: Body) -> bytes:
         return body
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json).encode("utf-8", "surrogatepass")
+    try:
+        text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json)
+    except (TypeError, ValueError) as error:
+        raise MessageFormatError(f"this body cannot be encoded: {error}") from error
+    return text.encode("utf-8", "surrogatepass")
 
 
 def decode_body(kind: MessageKind, data: bytes) -> Body:
@@ -77,9 +83,12 @@ def decode_body(kind: MessageKind, data: bytes) -> Body:
     try:
         if kind is MessageKind.TEXT:
             return data.decode("utf-8", "surrogatepass")
-        if kind in (MessageKind.MAP, MessageKind.STREAM):
-            return json.loads(data.decode("utf-8", "surrogatepass"), object_hook=_bytes_from_json)  # type: ignore[no-any-return]
-    except (ValueError, binascii.Error) as error:
+        if kind is MessageKind.MAP:
+            parsed = json.loads(data.decode("utf-8", "surrogatepass"))
+            return {key: _element(value) for key, value in parsed.items()}
+        if kind is MessageKind.STREAM:
+            return [_element(value) for value in json.loads(data.decode("utf-8", "surrogatepass"))]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MessageFormatError(f"the body of this {kind.name} message cannot be decoded: {error}") from error
     return None if kind is MessageKind.MESSAGE else data
 
@@ -90,9 +99,9 @@ def _bytes_to_json(value: object) -> object:
     raise MessageFormatError(f"a value of type {type(value).__name__} in a map or stream body")
 
 
-def _bytes_from_json(value: dict[str, Any]) -> object:
-    # A map inside a map is no JMS value, so a dict with this one key below the top can only be bytes of ours.
-    return base64.b64decode(value["$bytes"]) if value.keys() == {"$bytes"} and isinstance(value["$bytes"], str) else value
+def _element(value: Any) -> Any:
+    """One value of a map or stream. A map inside one is no JMS value, so an object there can only be bytes of ours."""
+    return base64.b64decode(value["$bytes"], validate=True) if isinstance(value, dict) else value
 
 
 class EnvelopeContent(Content):
@@ -106,6 +115,8 @@ class EnvelopeContent(Content):
         self._start = start
         self.message_id = header["id"]
         self.kind = MessageKind(header["kind"])
+        if not isinstance(header["headers"], dict) or not isinstance(header["properties"], dict):
+            raise TypeError("headers and properties are objects")
 
     @property
     def envelope(self) -> bytes:

@@ -7,6 +7,7 @@ a fault however long it lasts. Listeners (a journal, a test) get every event, wh
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ class Event:
 
 
 Listener = Callable[[Event], None]
+_changing = threading.Lock()  # held only while the tuple is replaced
 _listeners: tuple[Listener, ...] = ()  # replaced whole, so that emitting needs no lock
 
 
@@ -33,11 +35,19 @@ def subscribe(listener: Listener) -> Callable[[], None]:
     A listener must not block and must not raise; what it raises is logged and does not reach the emitting thread.
     """
     global _listeners
-    _listeners = (*_listeners, listener)
+    with _changing:
+        _listeners = (*_listeners, listener)
+    subscribed = True
 
     def unsubscribe() -> None:
         global _listeners
-        _listeners = tuple(one for one in _listeners if one is not listener)
+        nonlocal subscribed
+        with _changing:
+            if subscribed:
+                subscribed = False
+                left = list(_listeners)
+                left.remove(listener)
+                _listeners = tuple(left)
 
     return unsubscribe
 

@@ -5,7 +5,6 @@ All are frozen, keyword-only and checked when made: a wrong value raises Configu
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TypeVar
@@ -39,7 +38,7 @@ def seconds(name: str, value: float | None, *, least: float = 0.0, none: bool = 
     """Check a duration in seconds."""
     if value is None and none:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
         raise ConfigurationError(f"{name}={value!r}: expected seconds as a number >= {least:g}{' or None' if none else ''}")
 
 
@@ -86,9 +85,7 @@ class ConsumerOptions:
         if self.read_ahead_refill != "empty":
             count("read_ahead_refill", self.read_ahead_refill, least=1)
             if self.read_ahead_refill > 100:
-                raise ConfigurationError(
-                    f"read_ahead_refill={self.read_ahead_refill}: expected a percentage 1 to 100 or 'empty'"
-                )
+                raise ConfigurationError(f"read_ahead_refill={self.read_ahead_refill}: expected a percentage 1 to 100 or 'empty'")
         seconds("purge_after", self.purge_after)
         seconds("idle_timeout", self.idle_timeout)
 
@@ -138,6 +135,4 @@ class WorkerOptions:
         seconds("request_timeout", self.request_timeout, least=0.001)
 
     def __repr__(self) -> str:  # no secret in any repr (O09)
-        return (
-            f"WorkerOptions(username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout})"
-        )
+        return f"WorkerOptions(username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout})"

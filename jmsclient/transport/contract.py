@@ -144,7 +144,7 @@ class Endpoint:
 
     scheme: str
     address: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     client_id: str | None = None

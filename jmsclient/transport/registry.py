@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import entry_points
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import ConfigurationError
@@ -19,6 +20,12 @@ _EXTRAS = {
     "rediss": "redis",
     "jvm": "jvm",
 }
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_RAW = re.compile(r"[\s#?/\[\]]|%(?![0-9A-Fa-f]{2})")  # what RFC 3986 wants encoded in user information
+_ENCODE = (
+    "a reserved character stands raw in the URL: percent-encode it in the user name, the password and after the host, "
+    "such as @ as %40, / as %2F, # as %23, ? as %3F, % as %25, a space as %20"
+)
 _registered: dict[str, Backend] = {}
 
 
@@ -61,30 +68,58 @@ def parse_url(
     client_id: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Endpoint:
-    """Take a URL apart: `scheme:address?parameters`, user information decoded once. Arguments win over the URL."""
+    """Take a URL apart: `scheme:address?parameters`, user information and values decoded once. Arguments win over the URL.
+
+    Raises ConfigurationError, which never repeats what could be a password: where a reserved character stands raw in the user
+    information, the parts cannot be told from each other.
+    """
+    if not isinstance(url, str):
+        raise ConfigurationError(f"a connection URL is a text, not a {type(url).__name__}")
     scheme, colon, rest = url.strip().partition(":")
-    if not colon or not scheme.replace("+", "").replace("-", "").isalnum():
+    if not colon or not _SCHEME.fullmatch(scheme):
         raise ConfigurationError("a connection URL begins with a scheme, such as embedded: or amqp://host:5672")
-    rest, _, query = rest.partition("?")
+    scheme = scheme.lower()
     slashes = "//" if rest.startswith("//") else ""
+    if not slashes and (scheme in _EXTRAS and scheme != "jvm"):
+        raise ConfigurationError(f"write the URL as {scheme}://host:port")
+    rest, _, query = rest.partition("?")
+    if not slashes and "://" in rest:
+        raise ConfigurationError(f"{scheme}: takes one address here, not a list of URLs")
     authority, slash, path = rest[len(slashes) :].partition("/")
-    if slashes and "@" in authority:
-        user_information, _, authority = authority.rpartition("@")
-        if "@" in user_information:
-            raise ConfigurationError("the user name or password in the URL holds a raw @; percent-encode it as %40")
+    if slashes:
+        user_information, at, authority = authority.rpartition("@")
+        if "@" in user_information + path + query or (at and _RAW.search(user_information)):
+            raise ConfigurationError(_ENCODE)
         user, _, secret = user_information.partition(":")
-        username = username if username is not None else unquote(user) or None
-        password = password if password is not None else unquote(secret) or None
-    try:
-        parameters = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-    except ValueError as error:
-        raise ConfigurationError(f"the parameters of the {scheme}: URL are not key=value pairs") from error
+        username = username if username is not None else _decoded(user) or None
+        password = password if password is not None else _decoded(secret) or None
     return Endpoint(
-        scheme=scheme.lower(),
+        scheme=scheme,
         address=slashes + authority + slash + path,
-        parameters=parameters,
+        parameters=_parameters(scheme, query),
         username=username,
         password=password,
         client_id=client_id,
         clock=clock,
     )
+
+
+def _decoded(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise ConfigurationError(_ENCODE) from None  # the cause would show the text
+
+
+def _parameters(scheme: str, query: str) -> dict[str, str]:
+    """The pairs after `?`. A `+` stays a `+`: file names and passwords may hold one."""
+    parameters: dict[str, str] = {}
+    for pair in query.split("&") if query else ():
+        name, equals, value = pair.partition("=")
+        name = _decoded(name)
+        if not equals or not name:
+            raise ConfigurationError(f"the parameters of the {scheme}: URL are not name=value pairs joined by &")
+        if name in parameters:
+            raise ConfigurationError(f"the {scheme}: URL gives its parameter {name!r} twice")
+        parameters[name] = _decoded(value)
+    return parameters
