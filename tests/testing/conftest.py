@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -35,14 +34,6 @@ class Recorder:
         return [arrival.content.body() for arrival in self.arrivals]
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    """Wait for a condition, five seconds at most."""
-    end = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true"
-        time.sleep(0.001)
-
-
 class Bench:
     """A ScriptedBackend, one connected transport, one session."""
 
@@ -51,7 +42,6 @@ class Bench:
         self.listener = Recorder()
         self.transport: Transport = find_backend(backend.scheme).connect(parse_url(backend.url), self.listener, deadline=None)
         self.session = self.transport.open_session(transacted=False, deadline=None)
-        self.eventually = eventually
 
     def receiver(self, name: str = "Q") -> tuple[Receiver, Recorder]:
         sink = Recorder()

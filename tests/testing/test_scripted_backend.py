@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,14 +15,23 @@ from jmsclient.errors import (
     ConfigurationError,
     ConnectionLostError,
     InvalidDestinationError,
+    RequestTimeoutError,
     SendError,
     UnsupportedFeatureError,
 )
 from jmsclient.message import Message, MessageKind, PlainContent
+from jmsclient.testing.manual_clock import ManualClock
 from jmsclient.testing.scripted import DEFAULT_CAPABILITIES, ScriptedBackend
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, RETRY_ELSEWHERE, Outcome, ReceiverSpec, Verb
 from jmsclient.transport.registry import find_backend, parse_url
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.001)
 
 
 def content(body: str) -> PlainContent:
@@ -30,7 +42,7 @@ def test_deliver_takes_bodies_messages_and_contents_and_says_the_count(bench: An
     receiver, sink = bench.receiver()
     ids = bench.backend.deliver("Q", ["a", Message("b"), content("c")], delivery_count=3)
     receiver.request(5)
-    bench.eventually(lambda: len(sink.arrivals) == 3)
+    eventually(lambda: len(sink.arrivals) == 3)
     assert sink.bodies == ["a", "b", "c"]
     assert [arrival.delivery_count for arrival in sink.arrivals] == [3, 3, 3]
     assert [arrival.content.message_id for arrival in sink.arrivals] == ids
@@ -42,9 +54,9 @@ def test_tr_29_a_count_that_is_unknown_stays_unknown(bench: Any) -> None:
     receiver, sink = bench.receiver()
     bench.backend.deliver("Q", "a", delivery_count=-1)
     receiver.request(2)
-    bench.eventually(lambda: len(sink.arrivals) == 1)
+    eventually(lambda: len(sink.arrivals) == 1)
     receiver.settle(sink.arrivals[:1], RETRY)
-    bench.eventually(lambda: len(sink.arrivals) == 2)
+    eventually(lambda: len(sink.arrivals) == 2)
     assert [arrival.delivery_count for arrival in sink.arrivals] == [-1, -1]
 
 
@@ -52,7 +64,7 @@ def test_the_settle_log_names_message_outcome_and_count(bench: Any) -> None:
     receiver, sink = bench.receiver()
     ids = bench.backend.deliver("Q", ["a", "b"])
     receiver.request(2)
-    bench.eventually(lambda: len(sink.arrivals) == 2)
+    eventually(lambda: len(sink.arrivals) == 2)
     sink.arrivals[0].handed_over = True
     receiver.settle(sink.arrivals[:1], ACCEPT)
     receiver.settle(sink.arrivals, RELEASE)
@@ -65,11 +77,11 @@ def test_retry_elsewhere_bars_this_receiver_only(bench: Any) -> None:
     first, first_sink = bench.receiver()
     bench.backend.deliver("Q", "a")
     first.request(5)
-    bench.eventually(lambda: first_sink.arrivals)
+    eventually(lambda: first_sink.arrivals)
     first.settle(first_sink.arrivals, RETRY_ELSEWHERE)
     second, second_sink = bench.receiver()
     second.request(1)
-    bench.eventually(lambda: second_sink.arrivals)
+    eventually(lambda: second_sink.arrivals)
     assert second_sink.arrivals[0].delivery_count == 2
     assert len(first_sink.arrivals) == 1
 
@@ -80,7 +92,7 @@ def test_held_confirmations_come_late(bench: Any) -> None:
     receipts: list[Any] = []
     thread = threading.Thread(target=lambda: receipts.extend(sender.send([content("a")], room_deadline=None, confirm_timeout=None)))
     thread.start()
-    bench.eventually(lambda: bench.backend.sent == 1)
+    eventually(lambda: bench.backend.sent == 1)
     thread.join(0.02)
     assert thread.is_alive()
     bench.backend.release_confirmations()
@@ -108,7 +120,7 @@ def test_a_link_lost_before_the_confirmation_leaves_the_send_in_doubt(bench: Any
 
     thread = threading.Thread(target=send)
     thread.start()
-    bench.eventually(lambda: bench.backend.sent == 1)
+    eventually(lambda: bench.backend.sent == 1)
     bench.backend.lose_link()
     thread.join(5)
     assert errors[0].in_doubt == ("ID:a",)
@@ -119,12 +131,12 @@ def test_if_10_a_lost_link_is_told_once_and_gives_everything_back(bench: Any) ->
     receiver, sink = bench.receiver()
     bench.backend.deliver("Q", ["seen", "unseen"])
     receiver.request(2)
-    bench.eventually(lambda: len(sink.arrivals) == 2)
+    eventually(lambda: len(sink.arrivals) == 2)
     sink.arrivals[0].handed_over = True
     error = ConnectionLostError("cut")
     bench.backend.lose_link(error)
     bench.backend.lose_link()
-    bench.eventually(lambda: bench.listener.losses)
+    eventually(lambda: bench.listener.losses)
     assert bench.listener.losses == [error]
     assert len(bench.backend.waiting("Q")) == 2
     receiver.settle(sink.arrivals, ACCEPT)
@@ -160,11 +172,11 @@ def test_a_receiver_closed_by_the_peer_says_so_once_and_gives_back(bench: Any) -
     other, other_sink = bench.receiver("OTHER")
     bench.backend.deliver("Q", "a")
     receiver.request(2)
-    bench.eventually(lambda: sink.arrivals)
+    eventually(lambda: sink.arrivals)
     error = InvalidDestinationError("the queue was deleted")
     bench.backend.close_receivers(error, "Q")
     bench.backend.close_receivers(error, "Q")
-    bench.eventually(lambda: sink.closings)
+    eventually(lambda: sink.closings)
     receiver.close(None)
     assert sink.closings == [error]
     assert other_sink.closings == []
@@ -172,7 +184,7 @@ def test_a_receiver_closed_by_the_peer_says_so_once_and_gives_back(bench: Any) -
     receiver.request(1)
     other.request(1)
     bench.backend.deliver("OTHER", "b")
-    bench.eventually(lambda: other_sink.arrivals)
+    eventually(lambda: other_sink.arrivals)
     assert len(sink.arrivals) == 1
 
 
@@ -236,3 +248,55 @@ def test_leaving_the_block_forgets_the_scheme_and_ends_the_threads() -> None:
     with pytest.raises(ConnectionLostError):
         transport.open_session(transacted=False, deadline=None)
     assert DEFAULT_CAPABILITIES.delayed_release is False
+
+
+def test_tr_67_a_delay_passes_on_the_connections_clock() -> None:
+    clock = ManualClock()
+    capabilities = replace(DEFAULT_CAPABILITIES, delayed_release=True)
+    with ScriptedBackend(capabilities) as backend:
+        transport = backend.connect(parse_url(backend.url, clock=clock), _Nobody(), deadline=None)
+        sink = _Nobody()
+        receiver = transport.open_session(transacted=False, deadline=None).open_receiver(
+            ReceiverSpec(destination=Queue("Q")), sink, None
+        )
+        backend.deliver("Q", "a")
+        receiver.request(2)
+        eventually(lambda: sink.arrivals)
+        receiver.settle(sink.arrivals, Outcome(verb=Verb.RETRY, delay=60.0))
+        eventually(lambda: clock.waiters)
+        clock.advance(59.0)
+        receiver.drain(None)
+        assert len(sink.arrivals) == 1
+        receiver.request(1)
+        clock.advance(1.0)
+        eventually(lambda: len(sink.arrivals) == 2)
+        assert sink.arrivals[1].delivery_count == 2
+        assert not backend.violations
+
+
+def test_a_call_that_waits_times_out_on_the_connections_clock() -> None:
+    clock = ManualClock()
+    gate = threading.Event()
+    with ScriptedBackend() as backend:
+        transport = backend.connect(parse_url(backend.url, clock=clock), _Nobody(), deadline=None)
+        sink = _Nobody()
+        sink.delivered = lambda batch: gate.wait(5)  # type: ignore[assignment,method-assign]
+        receiver = transport.open_session(transacted=False, deadline=None).open_receiver(
+            ReceiverSpec(destination=Queue("Q")), sink, None
+        )
+        backend.deliver("Q", "a")
+        receiver.request(1)
+        errors: list[Exception] = []
+
+        def drain() -> None:
+            with pytest.raises(RequestTimeoutError) as caught:
+                receiver.drain(clock.deadline(30.0))
+            errors.append(caught.value)
+
+        thread = threading.Thread(target=drain)
+        thread.start()
+        eventually(lambda: clock.waiters)
+        clock.advance(31.0)
+        thread.join(5)
+        gate.set()
+        assert len(errors) == 1
