@@ -47,10 +47,12 @@ class Buffer:
     """One consumer's or trigger's buffer (RA-8). `window` in messages, `window_bytes` in bytes, `refill` in percent."""
 
     __slots__ = (
+        "_arrived",
         "_counts_unsettled",
         "_low",
         "_low_bytes",
         "_recent_size",
+        "_share",
         "_window_bytes",
         "delivered",
         "discarded",
@@ -71,7 +73,6 @@ class Buffer:
     def __init__(self, *, window: int, window_bytes: int, refill: int | Literal["empty"], counts_unsettled: bool) -> None:
         share = 0 if refill == "empty" else refill
         self.queue: deque[Arrival] = deque()
-        self.window = window
         self.granted = 0
         """Requested and not yet arrived."""
         self.out: dict[int, Arrival] = {}
@@ -80,11 +81,18 @@ class Buffer:
         """While more messages than this are buffered, `plan` would ask for none."""
         self.fetched = self.delivered = self.released = self.discarded = self.expired = self.purged = self.refused = 0
         self.requests_sent = self.taken = 0
+        self._arrived: deque[tuple[int, float]] = deque()  # of each batch: `fetched` after it, and when it came
+        self._share = share
         self._window_bytes = window_bytes
-        self._low = min(window - 1, window * share // 100)
         self._low_bytes = window_bytes * share // 100
         self._recent_size = 0
         self._counts_unsettled = counts_unsettled
+        self.set_window(window)
+
+    def set_window(self, window: int) -> None:
+        """Set the window in messages; before anything was requested."""
+        self.window = window
+        self._low = min(window - 1, window * self._share // 100)
         self._set_mark()
 
     # -- demand -----------------------------------------------------------------------------------------------------
@@ -125,8 +133,8 @@ class Buffer:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def add(self, batch: list[Arrival]) -> bool:
-        """A batch behind all others. True where a receiver may be waiting: nothing older was left."""
+    def add(self, batch: list[Arrival], now: float) -> bool:
+        """A batch behind all others, at `now` (monotonic). True where a receiver may be waiting: nothing older was left."""
         count = len(batch)
         largest = max(map(_size, batch)) or 1
         self._recent_size = max(largest, (7 * self._recent_size + largest) // 8)
@@ -136,6 +144,10 @@ class Buffer:
             self.fetched += count
             self.granted -= count
             self.mark += count
+        arrived, gone = self._arrived, self.fetched - len(self.queue)
+        while arrived and arrived[0][0] <= gone:
+            arrived.popleft()
+        arrived.append((self.fetched, now))
         return len(self.queue) <= count
 
     def take(self, limit: int, wall: float) -> tuple[list[Arrival], list[Arrival]]:
@@ -192,6 +204,12 @@ class Buffer:
     def bytes(self) -> int:
         """Bytes that wait here."""
         return sum(map(_size, tuple(self.queue)))
+
+    def oldest_age(self, now: float) -> float:
+        """Seconds that the head has waited; 0.0 where nothing waits. By batches, so it may name the batch before."""
+        waiting = len(self.queue)
+        gone = self.fetched - waiting
+        return next((now - at for last, at in tuple(self._arrived) if last > gone), 0.0) if waiting else 0.0
 
     def counters(self) -> BufferCounters:
         """All counters at this moment (RA-26)."""

@@ -73,11 +73,18 @@ class Intake:
         self._on_closed = on_closed
         self._receiver: Receiver | None = None
         self._running = False
+        self._draining = False
         self._lock = (
             threading.Lock()
         )  # guards the buffer's figures and all but the left end of its queue; no call goes out under it
 
     # -- demand -----------------------------------------------------------------------------------------------------
+
+    def set_window(self, window: int, *, takes: bool) -> None:
+        """Decide anew how much to ask for and whether to take, once the receiver said what the provider's default is (RA-1);
+        before `start`."""
+        self.buffer.set_window(window)
+        self._takes = takes
 
     def attach(self, receiver: Receiver) -> None:
         """The receiver to ask and to settle on; no demand yet."""
@@ -149,8 +156,9 @@ class Intake:
 
     def delivered(self, batch: list[Arrival]) -> None:
         """See `Sink`. Appended first and settled then: a message is never in neither place."""
+        now = self._clock.monotonic()
         with self._lock:
-            wake = None if self.ended else self.buffer.add(batch)
+            wake = None if self.ended else self.buffer.add(batch, now)
         if wake is None:
             _settle(batch, RELEASE)
             return
@@ -289,6 +297,11 @@ class Intake:
     def buffered(self) -> int:
         """Messages that wait here, kept and taken."""
         return len(self.queue)
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds that the message at the head has waited."""
+        return self.buffer.oldest_age(self._clock.monotonic())
 
     @property
     def counters(self) -> BufferCounters:

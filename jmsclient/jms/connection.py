@@ -1,0 +1,277 @@
+"""Connection: one link to a provider, the sessions on it, and the keeper that closes what must not be interrupted.
+
+Owns starting, stopping and closing (Jakarta Messaging 6.1), the connection's URL and default, and what happens to inherited
+connections after a fork and at exit. Must not know how messages travel. No secret enters a log, repr or error. Rules RA-20, RA-25,
+IF-27, IF-37, IF-40; api.md "Connections". Thread-safe.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import os
+import uuid
+import weakref
+from _thread import get_ident
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from jmsclient.clock import SYSTEM_CLOCK, Clock
+from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
+from jmsclient.events import emit
+from jmsclient.jms.keeper import Keeper
+from jmsclient.jms.session import Session
+from jmsclient.options import AcknowledgeMode, ConnectionOptions, seconds
+from jmsclient.transport.capabilities import Capabilities
+from jmsclient.transport.contract import Endpoint, Transport
+from jmsclient.transport.registry import find_backend, parse_url
+
+URL_VARIABLE = "JMSCLIENT_URL"
+EXIT_TIMEOUT = 2.0
+"""Seconds that closing one forgotten connection may take when the process exits."""
+EMBEDDED_SEND_TIMEOUT = 0.01
+_live: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConnectionMetadata:
+    """Who is at the other end."""
+
+    provider_name: str
+    provider_version: str
+
+
+def connect(
+    url: str | None = None,
+    *,
+    client_id: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    start: bool = True,
+    request_timeout: float = 30.0,
+    options: ConnectionOptions | None = None,
+) -> Connection:
+    """Connect to a provider. The URL's scheme chooses the backend; without a URL it is JMSCLIENT_URL, else `embedded:` with one
+    WARNING. `start=False` delivers nothing before `start()`. `request_timeout` in seconds bounds attach, confirmations and
+    flush.
+
+    Raises ConfigurationError (unknown scheme, what to install), ConnectionLostError, RequestTimeoutError, StoreError.
+    """
+    seconds("request_timeout", request_timeout, least=0.001)
+    endpoint = parse_url(url or _default_url(), username=username, password=password, client_id=client_id)
+    return Connection(endpoint, start=start, request_timeout=request_timeout, options=options or ConnectionOptions())
+
+
+def _default_url() -> str:
+    found = os.environ.get(URL_VARIABLE)
+    if not found:
+        logging.getLogger("jmsclient.connection").warning(
+            "no URL and no %s: using embedded:, an in-memory broker, messages live in this process only", URL_VARIABLE
+        )
+    return found or "embedded:"
+
+
+class Connection:
+    """Made by `connect`. A context manager: leaving it closes it. Thread-safe."""
+
+    def __init__(self, endpoint: Endpoint, *, start: bool, request_timeout: float, options: ConnectionOptions) -> None:
+        self.options = options
+        self.request_timeout = request_timeout
+        self.clock: Clock = endpoint.clock or SYSTEM_CLOCK
+        self.started = False
+        self.closed = False
+        self.failure: JmsClientError | None = None
+        self.exception_listener: Callable[[Exception], object] | None = None
+        """Called once, with the error, when the connection fails for good; on the keeper's thread."""
+        self._endpoint = endpoint
+        self._sessions: tuple[Session, ...] = ()  # replaced whole, on the keeper only
+        self._prefix = uuid.uuid4().hex[:20]
+        self._numbers = itertools.count(1)
+        self.keeper = Keeper(endpoint.scheme)
+        try:
+            self.transport: Transport = self.keeper.shielded(
+                lambda: find_backend(endpoint.scheme).connect(
+                    endpoint, _LossListener(weakref.ref(self)), deadline=self._request_deadline()
+                )
+            )
+        except BaseException:
+            self.keeper.stop()
+            raise
+        self.capabilities: Capabilities = self.transport.capabilities
+        self.default_send_timeout = EMBEDDED_SEND_TIMEOUT if endpoint.scheme == "embedded" else request_timeout
+        _live.add(self)
+        if start:
+            self.start()
+
+    def _request_deadline(self) -> float | None:
+        return self.clock.deadline(self.request_timeout)
+
+    def next_message_id(self) -> str:
+        """A message id that no other connection makes."""
+        return f"ID:{self._prefix}-{next(self._numbers)}"
+
+    @property
+    def metadata(self) -> ConnectionMetadata:
+        """Provider name and version."""
+        peer = self.transport.peer
+        return ConnectionMetadata(provider_name=peer.product, provider_version=peer.version)
+
+    @property
+    def administration(self) -> Any:
+        """The provider's administration. Raises UnsupportedFeatureError where it offers none."""
+        self._check_open()
+        return self.transport.administration()
+
+    def _check_open(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.closed:
+            raise IllegalStateError("this connection is closed")
+
+    def create_session(self, acknowledge: AcknowledgeMode = AcknowledgeMode.AUTO, *, redelivery_delay: float = 0.0) -> Session:
+        """A session for one thread at a time. `redelivery_delay` in seconds delays what `recover` gives back. Raises
+        UnsupportedFeatureError for a mode that this version does not have, IllegalStateError, ConnectionLostError."""
+        self._check_open()
+        return self.keeper.shielded(lambda: self._open(acknowledge, redelivery_delay))
+
+    def _open(self, acknowledge: AcknowledgeMode, redelivery_delay: float) -> Session:
+        session = Session(self, acknowledge, redelivery_delay=redelivery_delay)
+        self._sessions = (*self._sessions, session)
+        return session
+
+    # -- starting and stopping --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Deliver. Starting twice does nothing."""
+        self._check_open()
+        self.started = True
+        self.keeper.call(self._start)
+
+    def _start(self) -> None:
+        for session in self._sessions:
+            session.start()
+
+    def stop(self, timeout: float | None = 30.0) -> None:
+        """Hand over nothing more until `start`; buffers stay. Waits for running listeners up to `timeout` seconds, then
+        CloseTimeout (it is stopped all the same). From a listener it does not wait for that listener."""
+        self._check_open()
+        self.started = False
+        deadline = self.clock.deadline(timeout)
+        for session in self._sessions:
+            session.stop(deadline)
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        """Close its sessions, then the link. Waits for running calls up to `timeout` seconds, then CloseTimeout: nothing is lost,
+        close it again. From a listener: IllegalStateError (JM 6.1.8). From a signal handler that interrupted one of its
+        sessions it only leaves a note. Closing twice does nothing."""
+        if self.closed:
+            return
+        me = get_ident()
+        sessions = self._sessions
+        if any(session.is_dispatcher(me) for session in sessions):
+            raise IllegalStateError("a listener cannot close its own connection; close it from another thread")
+        if any(session.inside == me for session in sessions):
+            for session in sessions:
+                if session.inside == me:
+                    session.close()  # leaves a note, and lets a receive that waits return
+            self.keeper.note(lambda: sessions[0].in_thread(lambda: self.close(timeout)))
+            return
+        deadline = self.clock.deadline(timeout)
+        late: CloseTimeout | None = None
+        for session in sessions:
+            try:
+                session.close(self.clock.left(deadline))
+            except CloseTimeout as error:
+                late = error
+        if late is not None:
+            raise late
+        self.keeper.call(self._end)
+        self.keeper.stop()
+
+    def _end(self) -> None:
+        if self.closed:
+            return
+        try:
+            self.transport.close(self._request_deadline())
+        except JmsClientError as error:
+            if self.failure is None:
+                emit("connection", "close_failed", f"closing {self._endpoint}: {error}", level=logging.WARNING)
+        self.started = False
+        self.closed = True
+        _live.discard(self)
+
+    def session_closed(self, session: Session) -> None:
+        """Forget it; on the keeper."""
+        self._sessions = tuple(one for one in self._sessions if one is not session)
+
+    def lost(self, error: Exception) -> None:
+        """The link is gone for good. Receives that wait raise it; the exception listener hears of it."""
+        if self.closed or self.failure is not None:
+            return
+        self.failure = error if isinstance(error, JmsClientError) else ConnectionLostError(f"{self._endpoint}: {error}")
+        emit("connection", "lost", f"lost {self._endpoint}: {self.failure}", level=logging.ERROR)
+        for session in self._sessions:
+            session.lost(self.failure)
+        self.keeper.note(self._tell_listener)
+
+    def _tell_listener(self) -> None:
+        listener = self.exception_listener
+        if listener is not None and self.failure is not None:
+            listener(self.failure)
+
+    def after_fork(self) -> None:
+        """In a forked child: neither threads nor the link came along."""
+        self.started = False
+        self.closed = True
+        self.failure = IllegalStateError("this connection was made before a fork and is the parent's; connect again in the child")
+        for session in self._sessions:
+            session.closed = True
+            session.inside = 0
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            for session in self._sessions:
+                session.retry_in_hand()
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "failed" if self.failure else "started" if self.started else "stopped"
+        return f"<Connection {self._endpoint} {state}>"
+
+
+class _LossListener:
+    """What the transport calls; it does not keep the connection alive."""
+
+    def __init__(self, connection: weakref.ref[Connection]) -> None:
+        self._connection = connection
+
+    def lost(self, error: Exception) -> None:
+        connection = self._connection()
+        if connection is not None:
+            connection.lost(error)
+
+
+def _after_fork() -> None:
+    for connection in list(_live):
+        connection.after_fork()
+    _live.clear()
+
+
+def _close_all() -> None:
+    for connection in list(_live):
+        try:
+            connection.close(EXIT_TIMEOUT)
+        except JmsClientError as error:
+            emit("connection", "close_failed", f"closing at exit: {error}", level=logging.WARNING)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_close_all)

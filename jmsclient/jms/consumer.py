@@ -1,0 +1,631 @@
+"""MessageConsumer: receive, iterate, listen, close. One message at a time, for the one thread its session serves.
+
+Owns the hand-over: a message is looked at, recorded in `_pending`, popped, and only then given out (architecture "Threads, signals,
+finalizers"). An exception from a signal handler may strike between any two bytecodes. CPython looks for signals after a call
+and at a jump back, not between plain stores; so what belongs together is stored together, and a message whose hand-over was
+struck is found in `_pending` and put back at the head by whoever looks next. It must not know sockets or histories.
+Rules RA-16 to RA-19, RA-22 to RA-24, IF-1, IF-4, IF-5, IF-9, IF-12, IF-17, IF-18, IF-27, IF-36, IF-39, IF-40.
+"""
+
+from __future__ import annotations
+
+import logging
+from _thread import get_ident
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from jmsclient.clock import SystemBell, checked_timeout
+from jmsclient.destination import Destination, ReadAheadClosePolicy
+from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, MessageFormatError
+from jmsclient.events import emit
+from jmsclient.intake import CloseReport, Intake
+from jmsclient.jms.read_ahead import ReadAheadDecision, ReadAheadStatus
+from jmsclient.message import Message
+from jmsclient.options import AcknowledgeMode
+from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
+
+if TYPE_CHECKING:
+    from jmsclient.jms.session import Session
+
+B = TypeVar("B", str, bytes, dict, list)  # type: ignore[type-arg]  # the four body types as `isinstance` takes them
+MessageListener = Callable[[Message], object]
+LOOK_INTERVAL = 0.002
+"""Seconds between two looks of a close that waits for a running call to leave."""
+
+
+class ReadAhead:
+    """What a consumer's read ahead does, and the numbers of RA-26. A live view, readable from any thread."""
+
+    __slots__ = ("_decision", "_intake")
+
+    def __init__(self, decision: ReadAheadDecision, intake: Intake) -> None:
+        self._decision = decision
+        self._intake = intake
+
+    @property
+    def status(self) -> ReadAheadStatus:
+        return self._decision.status
+
+    @property
+    def reason(self) -> str:
+        return self._decision.reason
+
+    def explain(self) -> str:
+        """Who decided it and why, in one sentence (RA-4)."""
+        used = "Read ahead is used" if self._decision.used else f"Read ahead is not used ({self.status.name})"
+        return f"{used}: the {self._decision.decided_by} decided, for {self._decision.reason}."
+
+    @property
+    def buffered_messages(self) -> int:
+        return self._intake.buffered
+
+    @property
+    def buffered_taken(self) -> int:
+        """How many messages a kill -9 would lose now (RA-25)."""
+        return self._intake.counters.buffered_taken
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._intake.counters.buffered_bytes
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds."""
+        return self._intake.oldest_age
+
+    @property
+    def held(self) -> int:
+        return self._intake.counters.held
+
+    @property
+    def refused(self) -> int:
+        return self._intake.counters.refused
+
+    @property
+    def fetched(self) -> int:
+        return self._intake.counters.fetched
+
+    @property
+    def delivered(self) -> int:
+        return self._intake.counters.delivered
+
+    @property
+    def requests_sent(self) -> int:
+        return self._intake.counters.requests_sent
+
+    @property
+    def released(self) -> int:
+        return self._intake.counters.released
+
+    @property
+    def purged(self) -> int:
+        return self._intake.counters.purged
+
+    @property
+    def expired(self) -> int:
+        return self._intake.counters.expired
+
+    @property
+    def discarded_on_close(self) -> int:
+        return self._intake.counters.discarded
+
+    def __repr__(self) -> str:
+        return f"<ReadAhead {self.status.name} buffered={self.buffered_messages}>"
+
+
+class MessageConsumer:
+    """Made by `Session.create_consumer`. `close`, `listener` and `read_ahead` from any thread; the rest one thread at a time."""
+
+    def __init__(
+        self,
+        session: Session,
+        destination: Destination,
+        selector: str | None,
+        intake: Intake,
+        receiver: Receiver,
+        decision: ReadAheadDecision,
+        *,
+        records_hand_over: bool,
+    ) -> None:
+        self.destination = destination
+        self.selector = selector
+        self.read_ahead = ReadAhead(decision, intake)
+        self.closed = False
+        self._session = session
+        self._intake = intake
+        self._buffer = intake.buffer
+        self._queue = intake.queue
+        self._receiver = receiver
+        self._clock = session.clock
+        self._records_hand_over = records_hand_over
+        self._client = session.acknowledge_mode is AcknowledgeMode.CLIENT
+        self._active = False  # a receive is inside
+        self._pending: Arrival | None = None  # handed over, or about to be; None again only when the caller has it
+        self._in_hand: Arrival | None = None  # AUTO: what the running `for` loop works on
+        self._listener: MessageListener | None = None
+        self._closing = False
+        self._quiesced = False
+        self._rest = False  # closing, and the dispatcher hands the taken ones over first (RA-18)
+        self._end_after_call = False  # closed by its own listener (RA-24)
+        self._before: tuple[int, int, int] | None = None  # delivered, released, discarded when close began
+
+    # -- receiving --------------------------------------------------------------------------------------------------
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message, waiting up to `timeout` seconds: None for ever, 0 no wait (but the provider is asked).
+
+        None at the time-out, or when somebody else closes the consumer meanwhile. In AUTO the acknowledge is handed to the
+        provider before this returns. Raises ValueError for a negative timeout or NaN; IllegalStateError on a closed
+        consumer, in a second thread, or while a listener is set; ConnectionLostError when the connection fails.
+        """
+        if timeout is not None:
+            timeout = checked_timeout(timeout)
+        session = self._session
+        me = get_ident()
+        if self.closed or self._closing:
+            raise self._closed_error()
+        if session.inside:
+            raise session.busy_error()
+        session.inside = me
+        self._active = True
+        try:
+            if session.owner:
+                session.check_owner(me)
+            arrival = self._take(timeout)
+            if arrival is None:
+                return None
+            return self._accepted(arrival)
+        finally:
+            self._active = False
+            session.inside = 0
+
+    def _accepted(self, arrival: Arrival) -> Message:
+        """In AUTO its acknowledge is handed over; in CLIENT the session remembers it. Ends the hand-over."""
+        message = self._message(arrival)
+        if self._client:
+            self._session.unacknowledged.append(arrival)
+        elif not arrival.settled:
+            arrival.receiver.settle((arrival,), ACCEPT)
+        self._buffer.delivered += 1
+        self._pending = None
+        return message
+
+    def receive_no_wait(self) -> Message | None:
+        """As `receive(0)`: what the provider has for us now, in one bounded round trip."""
+        return self.receive(0.0)
+
+    def receive_body(self, type: type[B], timeout: float | None = None) -> B | None:  # noqa: A002  JMS calls it so
+        """The body of the next message. Raises MessageFormatError if it is of another type; the message then stays at the head
+        and is not acknowledged. Otherwise as `receive`."""
+        timeout = checked_timeout(timeout)
+        session = self._session
+        me = get_ident()
+        if self.closed or self._closing:
+            raise self._closed_error()
+        if session.inside:
+            raise session.busy_error()
+        session.inside = me
+        self._active = True
+        try:
+            if session.owner:
+                session.check_owner(me)
+            arrival = self._take(timeout)
+            if arrival is None:
+                return None
+            body = self._message(arrival).body
+            if not isinstance(body, type):
+                self._put_back_pending()
+                raise MessageFormatError(f"the body is {arrival.content.kind.name}, not {type.__name__}; read it with receive()")
+            self._accepted(arrival)
+            return body
+        finally:
+            self._active = False
+            session.inside = 0
+
+    def __iter__(self) -> Iterator[Message]:
+        """Every message, until the consumer is closed. In AUTO each is acknowledged when the next is asked for, or at close."""
+        return self
+
+    def __next__(self) -> Message:
+        session = self._session
+        me = get_ident()
+        if self.closed or self._closing:
+            raise StopIteration
+        if session.inside:
+            raise session.busy_error()
+        session.inside = me
+        self._active = True
+        try:
+            if session.owner:
+                session.check_owner(me)
+            done = self._in_hand
+            if done is not None:
+                if not done.settled:
+                    done.receiver.settle((done,), ACCEPT)
+                self._in_hand = None
+            arrival = self._take(None)
+            if arrival is None:
+                raise StopIteration
+            message = self._message(arrival)
+            if self._client:
+                session.unacknowledged.append(arrival)
+                arrival_in_hand = None
+            else:
+                arrival_in_hand = arrival
+            self._buffer.delivered += 1
+            self._in_hand = arrival_in_hand
+            self._pending = None
+            return message
+        finally:
+            self._active = False
+            session.inside = 0
+
+    def _message(self, arrival: Arrival) -> Message:
+        return Message.received(
+            arrival.content, arrival.delivery_count, self._session.acknowledge_message if self._client else None, arrival
+        )
+
+    # -- the hand-over ----------------------------------------------------------------------------------------------
+
+    def _take(self, timeout: float | None) -> Arrival | None:
+        """The next arrival, in `_pending`; waits for it. None: at the time-out, or closing."""
+        deadline = self._clock.deadline(timeout)
+        while True:
+            if self._pending is not None:
+                self._put_back_pending()
+            if self._closing:
+                return None
+            if self._queue and self._session.started:
+                arrival = self._pop()
+                if arrival is not None:
+                    return arrival
+            elif not self._await(deadline):
+                return None
+
+    def _pop(self) -> Arrival | None:
+        """Look, record, pop. None where nothing waits. The only place where a message leaves the buffer one by one."""
+        queue = self._queue
+        while True:
+            try:
+                arrival = queue[0]
+                self._pending = arrival
+                popped = queue.popleft()
+            except IndexError:  # nothing there, or a close took the last one between the look and the pop
+                self._pending = None
+                return None
+            if popped is not arrival:
+                self._pending = arrival = popped
+            if arrival.expires_at is not None and arrival.expires_at <= self._clock.wall():
+                self._intake.drop_expired(arrival)
+                self._pending = None
+            else:
+                if self._records_hand_over and arrival.persistent and not arrival.settled:
+                    arrival.receiver.handing_over((arrival,))
+                arrival.handed_over = True
+            if len(queue) <= self._buffer.mark:
+                self._intake.top_up()
+            if self._pending is not None:
+                return arrival
+
+    def _put_back_pending(self) -> None:
+        """A hand-over was struck, or called off: the message goes back to the head (RA-22). Repeating it does no harm."""
+        arrival = self._pending
+        if arrival is not None:
+            self._session.unacknowledged.undo(arrival)
+            if not (self._queue and self._queue[0] is arrival):
+                arrival.handed_over = False
+                self._queue.appendleft(arrival)
+            self._pending = None
+
+    def _await(self, deadline: float | None) -> bool:
+        """Wait for a change: True to look again, False at the deadline, with the provider asked (IF-18) and no demand left
+        where there is no window (P02)."""
+        session, intake = self._session, self._intake
+        session.check_alive()
+        if session.owner:
+            session.check_owner(get_ident())
+        if intake.ended:
+            raise self._ended_error()
+        if self._quiesced and not self._queue:
+            return False
+        started = session.started
+        windowless = not self._buffer.window
+        try:
+            if started and intake.unsure:
+                session.keeper.shielded(self._drain)
+            if started and windowless:
+                intake.want_one()
+            if started and self._queue:
+                return True
+            left = self._clock.left(deadline)
+            if left is None or left > 0:
+                session.bell.wait(left)
+                return True
+            if not started or self._closing:
+                return False
+            session.keeper.shielded(self._drain)
+        except BaseException:
+            if windowless:
+                session.keeper.note(self._drain)
+            raise
+        return bool(self._queue)
+
+    def _drain(self) -> None:
+        self._intake.drain(self._clock.deadline(self._session.request_timeout))
+
+    def quiesce(self) -> int:
+        """Stop fetching; how many are left in the buffer. `receive` then gives those, after that None at once (RA-17)."""
+        if self.closed or self._closing:
+            raise self._closed_error()
+        self._quiesced = True
+        self._intake.stop()
+        self._session.keeper.call(self._drain)
+        self._session.bell.ring()
+        return self._intake.buffered
+
+    def _closed_error(self) -> IllegalStateError:
+        return self._session.dead_error() or IllegalStateError(f"the consumer of {self.destination.address} is closed")
+
+    def _ended_error(self) -> Exception:
+        error = self._intake.closed_error
+        if error is not None:
+            return error
+        return ConnectionLostError(f"the provider closed the consumer of {self.destination.address}")
+
+    # -- listening, on the session's dispatcher thread --------------------------------------------------------------
+
+    @property
+    def listener(self) -> MessageListener | None:
+        """Called with each message on the session's dispatcher thread. Settable from any thread; None ends it. While one is
+        set and the connection is started, the session belongs to its dispatcher (JM 6.2.5)."""
+        return self._listener
+
+    @listener.setter
+    def listener(self, listener: MessageListener | None) -> None:
+        if self.closed or self._closing:
+            raise self._closed_error()
+        if listener is not None and not callable(listener):
+            raise TypeError(f"listener={listener!r}: expected something to call with a message, or None")
+        self._listener = listener
+        self._session.listeners_changed()
+
+    @property
+    def listening(self) -> bool:
+        """The dispatcher has something to do with it."""
+        return self._listener is not None and not self.closed and (not self._closing or self._rest)
+
+    def seek(self) -> bool:
+        """Before the dispatcher waits: settle what is unsure, ask for one where there is no window. True: look again."""
+        if self._intake.unsure:
+            self._drain()
+        if not self._buffer.window and not self._closing:
+            self._intake.want_one()
+        return bool(self._queue)
+
+    def dispatch(self) -> bool:
+        """Hand one message to the listener; False where there was none. What it raises makes a counted attempt (IF-12)."""
+        session = self._session
+        session.calling = self
+        try:
+            if not session.started or not self.listening:
+                return False
+            if self._pending is not None:
+                self._put_back_pending()
+            arrival = self._pop()
+            listener = self._listener
+            if arrival is None or listener is None or not session.started:
+                self._put_back_pending()
+                return False
+            message = self._message(arrival)
+            if self._client:
+                session.unacknowledged.append(arrival)
+            self._buffer.delivered += 1
+            self._pending = None
+            self._call(listener, message, arrival)
+            return True
+        finally:
+            session.calling = None
+            if self._end_after_call and not (self._rest and self._queue):
+                self._end()
+            session.settle_lingering()
+
+    def _call(self, listener: MessageListener, message: Message, arrival: Arrival) -> None:
+        try:
+            listener(message)
+        except BaseException as error:  # noqa: BLE001  a thread of ours: nobody above could do more
+            taken = arrival.settled
+            self._session.unacknowledged.forget((arrival,))
+            self._intake.settle((arrival,), RETRY)
+            emit(
+                "consumer",
+                "listener_failed",
+                f"the listener of {self.destination.address} raised {type(error).__name__}: {error}; the message "
+                + ("was taken and is gone" if taken and not self._client else "is given back to be tried again"),
+                level=logging.ERROR,
+                destination=self.destination.address,
+                message_id=arrival.content.message_id,
+            )
+        else:
+            if not self._client:
+                self._intake.settle((arrival,), ACCEPT)
+
+    # -- closing ----------------------------------------------------------------------------------------------------
+
+    def close(self, *, immediate: bool = False, timeout: float | None = 30.0) -> CloseReport:
+        """Stop fetching, give back what is kept; a listener's taken messages are delivered first or dropped, by the
+        destination's close policy; a receiver's are dropped (RA-16). Waits for a running call up to `timeout` seconds, then
+        raises CloseTimeout: nothing is lost, and close may be called again (RA-19). `immediate` waits for nothing.
+
+        From any thread. From inside its own listener it returns at once and the rest follows when that call has returned
+        (RA-24). From a signal handler that interrupted this session it only leaves a note. Closing twice does nothing.
+        """
+        timeout = checked_timeout(timeout)
+        if self.closed:
+            return CloseReport()
+        session = self._session
+        deadline = self._clock.deadline(timeout)
+        me = get_ident()
+        interrupted = session.inside == me  # a signal handler on top of a call into this session: waiting would wait for itself
+        own = session.is_dispatcher(me)
+        self._closing = True
+        session.bell.ring()
+        if interrupted:
+            session.keeper.note(lambda: session.in_thread(lambda: self.close(immediate=immediate, timeout=timeout)))
+            return CloseReport()
+        try:
+            session.keeper.call(lambda: self._begin(immediate, deadline))
+            if own and session.calling is not None:
+                return self._close_inside()
+            if not immediate:
+                self._wait_for_calls(deadline)
+            session.keeper.call(self._end)
+        except CloseTimeout:
+            raise
+        except BaseException:
+            if not self._rest:
+                session.keeper.note(self._end_if_idle)
+            raise
+        return self._report()
+
+    def _begin(self, immediate: bool, deadline: float | None) -> None:
+        """On the keeper: no more demand, kept ones back, taken ones dropped unless the listener is to have them."""
+        if self.closed:
+            return
+        buffer = self._buffer
+        if self._before is None:
+            self._before = (buffer.delivered, buffer.released, buffer.discarded)
+        policy = self.destination.read_ahead_close_policy
+        self._rest = (
+            self._listener is not None
+            and policy is ReadAheadClosePolicy.DELIVER_ALL
+            and not immediate
+            and self._session.started  # stop() outranks DELIVER_ALL
+        )
+        self._intake.close(self._bounded(deadline), discard_taken=not self._rest, keep_receiver=True)
+        self._session.bell.ring()
+
+    def _bounded(self, deadline: float | None) -> float | None:
+        request = self._clock.deadline(self._session.request_timeout)
+        return request if deadline is None else deadline if request is None else min(deadline, request)
+
+    def _close_inside(self) -> CloseReport:
+        self._end_after_call = True
+        report = self._report()
+        left = self._intake.buffered if self._rest else 0
+        if self._session.calling is not self:
+            self._session.end_after_call(self)
+        return CloseReport(report.delivered + left, report.released, report.discarded)
+
+    def _wait_for_calls(self, deadline: float | None) -> None:
+        """Until no call uses this consumer and its listener has what it is to have (RA-18, P07)."""
+        session = self._session
+        pause = SystemBell()
+        while True:
+            running = session.calling is self
+            if not running and self._rest and not session.started:
+                self._rest = False
+            left = self._intake.buffered if self._rest and not self._intake.closed_error else 0
+            busy = self._active
+            if not running and not left and not busy:
+                return
+            remaining = self._clock.left(deadline)
+            if remaining is not None and remaining <= 0:
+                what = "its listener is still running" if running else f"{left} messages are still to be delivered"
+                what = "a receive is still inside" if busy and not running and not left else what
+                raise CloseTimeout(
+                    f"closing the consumer of {self.destination.address}: {what}; nothing is lost, close it again",
+                    left=left,
+                    listener_running=running,
+                )
+            pause.wait(LOOK_INTERVAL)
+
+    def _end_if_idle(self) -> None:
+        if self._session.calling is not self and not self._active:
+            self._end()
+
+    def _end(self) -> None:
+        """Settle what the loop had in hand, give back or drop what is left, detach; once. On the keeper or the dispatcher."""
+        if self.closed:
+            return
+        if self._pending is not None and self._session.calling is not self:
+            self._put_back_pending()
+        self._rest = False
+        self._intake.release_buffered()
+        self._intake.discard_taken()
+        done = self._in_hand
+        if done is not None:
+            self._intake.settle((done,), ACCEPT)
+            self._in_hand = None
+        self.closed = True
+        self._session.consumer_closed(self)
+        self._tell()
+
+    def retry_in_hand(self) -> None:
+        """An exception leaves the `with` block: what the loop had in hand is to be tried again (IF-39)."""
+        done = self._in_hand
+        if done is not None:
+            self._intake.settle((done,), RETRY)
+            self._in_hand = None
+
+    def _report(self) -> CloseReport:
+        buffer = self._buffer
+        delivered, released, discarded = self._before or (buffer.delivered, buffer.released, buffer.discarded)
+        return CloseReport(buffer.delivered - delivered, buffer.released - released, buffer.discarded - discarded)
+
+    def _tell(self) -> None:
+        report = self._report()
+        if report != CloseReport():
+            emit(
+                "consumer",
+                "closed",
+                f"closed the consumer of {self.destination.address}: {report.delivered} delivered, {report.released} released, "
+                f"{report.discarded} discarded",
+                level=logging.WARNING if report.discarded else logging.INFO,
+                destination=self.destination.address,
+                delivered=report.delivered,
+                released=report.released,
+                discarded=report.discarded,
+            )
+
+    def end_if_emptied(self) -> None:
+        """Closed by another consumer's listener: end now, unless the listener is to have the rest first."""
+        self._end_after_call = True
+        if not (self._rest and self._queue):
+            self._end()
+
+    def note_closing(self) -> None:
+        """A signal handler closes the session: a receive that waits returns None."""
+        self._closing = True
+        self._session.bell.ring()
+
+    def undo_struck(self) -> None:
+        """Put a hand-over that an exception struck back at the head; for the session, inside it."""
+        if self._pending is not None:
+            self._put_back_pending()
+
+    @property
+    def quiesced(self) -> bool:
+        """Fetches nothing any more."""
+        return self._quiesced
+
+    @property
+    def intake(self) -> Intake:
+        """Where its messages wait; for the session."""
+        return self._intake
+
+    @property
+    def receiver(self) -> Receiver:
+        """What its messages came from; for the session."""
+        return self._receiver
+
+    def __enter__(self) -> MessageConsumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self.retry_in_hand()
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<MessageConsumer {self.destination}{' closed' if self.closed else ''}>"

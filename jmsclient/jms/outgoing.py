@@ -1,0 +1,67 @@
+"""From a message someone made to the content that goes out: identity, destination and the sending options.
+
+The message is copied, so that it can be changed and sent again (Jakarta Messaging 3.1 section 7.11). Ids are cheap: one random
+prefix a connection and a counter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+
+from jmsclient.destination import Destination, Persistence
+from jmsclient.errors import ConfigurationError
+from jmsclient.message import DEFAULT_PRIORITY, Message, PlainContent
+from jmsclient.options import seconds
+
+
+class MessageIds:
+    """`ID:<prefix>-<n>`. Thread-safe: the counter's step is one C call."""
+
+    def __init__(self) -> None:
+        self._prefix = f"ID:{secrets.token_hex(8)}-"
+        self._numbers = itertools.count(1)
+
+    def next(self) -> str:
+        return f"{self._prefix}{next(self._numbers)}"
+
+
+def outgoing(
+    message: Message,
+    *,
+    destination: Destination,
+    message_id: str,
+    now: float,
+    persistent: bool = True,
+    priority: int | None = None,
+    time_to_live: float | None = None,
+    delivery_delay: float = 0.0,
+) -> PlainContent:
+    """The content to send. `now` is wall-clock seconds; `time_to_live` (None or 0: for ever) and `delivery_delay` are seconds.
+
+    The destination's own `persistence` flag overrides `persistent`. Raises ConfigurationError for a priority outside 0 to 9 and for
+    negative or NaN times.
+    """
+    priority = DEFAULT_PRIORITY if priority is None else priority
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise ConfigurationError(f"priority={priority!r}: expected a whole number from 0 to 9")
+    seconds("time_to_live", time_to_live, none=True)
+    seconds("delivery_delay", delivery_delay)
+    if destination.persistence is not Persistence.APP and destination.persistence is not Persistence.QDEF:
+        persistent = destination.persistence is Persistence.PERS
+    old = message.content
+    return PlainContent(
+        kind=old.kind,
+        body=message.body,
+        properties=dict(old.properties()) or None,
+        message_id=message_id,
+        destination=destination.address,
+        persistent=persistent,
+        priority=priority,
+        timestamp=now,
+        expiration=now + time_to_live if time_to_live else None,
+        delivery_time=now + delivery_delay if delivery_delay else None,
+        correlation_id=old.header("correlation_id"),
+        reply_to=old.header("reply_to"),
+        type=old.header("type"),
+    )
