@@ -91,6 +91,7 @@ def _open(url: str | None, namespace: str) -> DocumentHistory:
     scheme, _, path = url.partition(":")
     if scheme == "memory":
         raise ConfigurationError(f"--history {url!r} lives in the worker's own process; only sqlite: and redis: can be looked into")
+    path = path.removeprefix("//")
     if scheme == "sqlite" and path and not Path(path).is_file():
         raise ConfigurationError(f"--history {url!r}: there is no file {path!r}; give the worker's history")
     return open_history(url, namespace=namespace)

@@ -1,0 +1,109 @@
+"""`jmsclient in-doubt list|show`: what is parked, for people and for programs (TR-34)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jmsclient.envelope import encode
+from jmsclient.history import open_history
+from jmsclient.history.contract import new_token
+from jmsclient.message import MessageKind, PlainContent
+
+if TYPE_CHECKING:
+    from .conftest import CommandLine
+
+HISTORY = ("--history", "sqlite:history.db")
+
+
+def park(jmsclient: CommandLine, trigger: str, key: str, *, body: str = "tea", namespace: str = "default") -> None:
+    content = PlainContent(
+        kind=MessageKind.TEXT, body=body, message_id="ID:1", destination="queue:///orders", properties={"uuid": key, "n": 5}
+    )
+    with open_history(f"sqlite:{jmsclient.folder / 'history.db'}", namespace=namespace) as history:
+        history.park(trigger, key, source="uuid", token=new_token(), envelope=encode(content), reason="abandoned", delivery_count=2)
+
+
+@pytest.fixture
+def parked(jmsclient: CommandLine) -> CommandLine:
+    park(jmsclient, "queue:///orders", "order-17")
+    park(jmsclient, "queue:///orders", "order-[18]", body="\x1b[31mred\x07")
+    park(jmsclient, "billing", "order-17")
+    park(jmsclient, "queue:///orders", "elsewhere", namespace="shop")
+    return jmsclient
+
+
+def test_list_is_a_table_that_can_be_searched(parked: CommandLine) -> None:
+    done = parked("in-doubt", "list", *HISTORY)
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == ["trigger", "id", "reason", "count", "age", "copies"]
+    assert [row.split()[:4] for row in rows] == [
+        ["queue:///orders", "order-17", "abandoned", "2"],
+        ["queue:///orders", "order-[18]", "abandoned", "2"],
+        ["billing", "order-17", "abandoned", "2"],
+    ]
+
+
+def test_list_as_json_of_one_trigger(parked: CommandLine) -> None:
+    done = parked("in-doubt", "list", "--trigger", "billing", "--format", "json", JMSCLIENT_HISTORY=HISTORY[1])
+    assert done.returncode == 0, done.stderr
+    (one,) = json.loads(done.stdout)
+    assert (one["trigger"], one["id"], one["id_source"], one["delivery_count"], one["copies"]) == (
+        "billing",
+        "order-17",
+        "uuid",
+        2,
+        0,
+    )
+
+
+def test_list_of_another_namespace(parked: CommandLine) -> None:
+    done = parked("in-doubt", "list", "--namespace", "shop", "--format", "json", *HISTORY)
+    assert [one["id"] for one in json.loads(done.stdout)] == ["elsewhere"]
+
+
+def test_nothing_in_doubt_says_so(parked: CommandLine) -> None:
+    done = parked("in-doubt", "list", "--trigger", "other", *HISTORY)
+    assert (done.returncode, done.stdout) == (0, "nothing is In Doubt of trigger other\n")
+
+
+def test_show_has_the_whole_message(parked: CommandLine) -> None:
+    done = parked("in-doubt", "show", "order-17", "--trigger", "billing", "--format", "json", *HISTORY)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert shown["body"] == "tea"
+    assert shown["properties"] == {"uuid": "order-17", "n": 5}
+    assert (shown["message_id"], shown["destination"], shown["kind"]) == ("ID:1", "queue:///orders", "TEXT")
+
+
+def test_show_for_people_does_not_steer_their_terminal(parked: CommandLine) -> None:
+    done = parked("in-doubt", "show", "order-[18]", *HISTORY)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[31mred\\x07" in done.stdout
+
+
+def test_show_of_an_id_that_two_triggers_have(parked: CommandLine) -> None:
+    done = parked("in-doubt", "show", "order-17", *HISTORY)
+    assert done.returncode == 2
+    assert "--trigger" in done.stderr
+    assert "billing" in done.stderr
+
+
+def test_show_of_an_unknown_id(parked: CommandLine) -> None:
+    done = parked("in-doubt", "show", "order-99", *HISTORY)
+    assert done.returncode == 1
+    assert done.stderr == "jmsclient: no message 'order-99' is In Doubt; see: jmsclient in-doubt list\n"
+
+
+def test_a_file_that_is_no_history_is_left_alone(jmsclient: CommandLine) -> None:
+    path = jmsclient.write("history.db", "not a database, but long enough to look at " * 40)
+    before = path.read_bytes()
+    done = jmsclient("in-doubt", "list", *HISTORY)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "history.db" in done.stderr
+    assert path.read_bytes() == before

@@ -1,0 +1,125 @@
+"""`jmsclient run`: the README's worker, signals, and what the command line overrides (O01, O02)."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .conftest import CommandLine
+
+ROOT = Path(__file__).resolve().parents[2]
+STORE = "embedded:?store=shop.db"
+SLOW = """
+import time
+from jmsclient import Worker
+
+worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace=20.0)
+
+
+@worker.trigger("orders", concurrency={concurrency})
+def book(body: str) -> None:
+    print("begun", body, flush=True)
+    time.sleep({seconds})
+    print("ended", body, flush=True)
+"""
+
+
+def readme_worker() -> str:
+    (text,) = re.findall(r"^```python file=app\.py\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    return text
+
+
+def send(jmsclient: CommandLine, body: str, *more: str) -> None:
+    done = jmsclient("send", "orders", body, "--url", STORE, *more)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_worker_of_the_readme_books_each_order_once(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", readme_worker())
+    for number in (17, 18, 17):
+        send(jmsclient, json.dumps({"id": number, "customer": "Ada"}), "--property", f"uuid=order-{number}")
+    running = jmsclient.start("run", "app:worker", "--url", STORE)
+    running.wait_for("was processed before")
+    running.wait_for("booking order", times=2)
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0, running.text()
+    said = running.text()
+    assert sorted(re.findall(r"booking order (\d+)", said)) == ["17", "18"]
+    assert "jmsclient: queue:///orders: " in said
+    assert "Traceback" not in said
+
+
+def test_the_readme_worker_has_about_twelve_lines() -> None:
+    assert len([line for line in readme_worker().splitlines() if line.strip()]) <= 12
+
+
+def test_first_signal_lets_the_handler_end_and_gives_the_rest_back(jmsclient: CommandLine) -> None:
+    """RA-14: what was buffered comes again with its count unchanged."""
+    jmsclient.write("app.py", SLOW.format(seconds=0.5, concurrency=1))
+    send(jmsclient, "tea", "--count", "5")
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("begun tea")
+    running.signal(signal.SIGINT)
+    assert running.end() == 0, running.text()
+    said = running.text()
+    assert said.count("begun") == said.count("ended")
+    finished, released = (int(number) for number in re.findall(r"(\d+) (?:finished|given back)", said.splitlines()[-1]))
+    assert released == 5 - said.count("ended")
+    assert finished <= said.count("ended")
+    again = jmsclient.start("run", "app:worker")
+    again.wait_for("ended tea", times=released)
+    again.signal(signal.SIGTERM)
+    assert again.end() == 0, again.text()
+    assert again.text().count("begun") == released
+
+
+def test_second_signal_ends_the_drain_with_130(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", SLOW.format(seconds=60, concurrency=1))
+    send(jmsclient, "tea")
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("begun tea")
+    running.signal(signal.SIGTERM)
+    running.signal(signal.SIGINT)
+    assert running.end(15) == 130, running.text()
+    assert "ended tea" not in running.text()
+    assert "1 unfinished" in running.text()
+
+
+def test_concurrency_of_the_command_line_wins(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", SLOW.format(seconds=1.0, concurrency=1))
+    send(jmsclient, "tea", "--count", "3")
+    running = jmsclient.start("run", "app:worker", "--concurrency", "3")
+    running.wait_for("ended tea")
+    assert running.text().index("ended tea") > [match.start() for match in re.finditer("begun tea", running.text())][2]
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0
+
+
+def test_url_of_the_command_line_wins_and_the_app_dir_is_elsewhere(jmsclient: CommandLine) -> None:
+    (jmsclient.folder / "code").mkdir()
+    (jmsclient.folder / "code" / "app.py").write_text(SLOW.format(seconds=0, concurrency=1), encoding="utf-8")
+    done = jmsclient("send", "orders", "tea", "--url", "embedded:?store=other.db")
+    assert done.returncode == 0, done.stderr
+    running = jmsclient.start("run", "app:worker", "--app-dir", "code", "--url", "embedded:?store=other.db")
+    running.wait_for("ended tea")
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0
+    assert not (jmsclient.folder / "shop.db").exists()
+
+
+def test_logs_as_json(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", SLOW.format(seconds=0, concurrency=1))
+    running = jmsclient.start("run", "app:worker", "--log-format", "json")
+    running.wait_for('"started"')
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0
+    lines = [json.loads(line) for line in running.text().splitlines() if line.startswith("{")]
+    started = next(line for line in lines if line.get("event") == "started")
+    assert started["level"] == "info"
+    assert started["logger"] == "jmsclient.worker"
+    assert started["worker"] == "default"
+    assert "queue:///orders" in started["message"]
