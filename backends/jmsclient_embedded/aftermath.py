@@ -1,0 +1,43 @@
+"""Owns what a step leaves to be done when the lock is free: batches to push, events to tell, the broker's thread to wake.
+
+Must not know what a step is. Filled under the broker's lock. Source: architecture.md, "Decide under the lock, act outside it".
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from jmsclient.events import emit
+from jmsclient.transport.contract import Arrival
+from jmsclient_embedded.outlet import Outlet
+
+
+@dataclass(slots=True)
+class Aftermath:
+    """What is to be done outside the lock."""
+
+    pushes: list[tuple[Outlet, list[Arrival]]] = field(default_factory=list)
+    """Each outlet once: it is marked as being pushed to from here on, and later grants go to its outbox."""
+    events: list[tuple[str, str, int, dict[str, object]]] = field(default_factory=list)
+    wake: bool = False
+    """Something waits for the broker's thread: a time, or a batch to write."""
+
+    def tell(self, name: str, text: str, *, level: int = logging.INFO, **fields: object) -> None:
+        """Have an event told."""
+        self.events.append((name, text, level, fields))
+
+    def take(self) -> Aftermath:
+        """What there is; nothing is left."""
+        taken = Aftermath(self.pushes, self.events, self.wake)
+        self.pushes, self.events, self.wake = [], [], False
+        return taken
+
+    def __bool__(self) -> bool:
+        return bool(self.pushes or self.events or self.wake)
+
+
+def tell_events(events: list[tuple[str, str, int, dict[str, object]]]) -> None:
+    """Tell them. Outside the lock."""
+    for name, text, level, fields in events:
+        emit("embedded", name, text, level=level, **fields)

@@ -1,0 +1,105 @@
+"""Owns how receivers and sessions begin and end at the broker, and what becomes of the messages they hold.
+
+Must not know of storage or threads. All under the broker's lock. Source: rules IF-5, IF-8, IF-9, IF-10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+
+from jmsclient.transport.contract import RELEASE, Receiver, Sink
+from jmsclient_embedded.granting import Granting, undelivered, when_idle
+from jmsclient_embedded.outlet import Group, Outlet
+from jmsclient_embedded.queue import Holder
+from jmsclient_embedded.settling import Settling
+
+
+class Closing:
+    """Openings and closings of outlets and groups."""
+
+    def __init__(self, granting: Granting, settling: Settling) -> None:
+        self._granting = granting
+        self._settling = settling
+
+    def open_group(self) -> Group:
+        """The record of a new session."""
+        return Group(f"session-{next(self._granting.numbers)}")
+
+    def open_outlet(self, name: str, group: Group, receiver: Receiver, sink: Sink, *, pre_settled: bool) -> Outlet:
+        """Attach a receiver, without demand."""
+        line = self._granting.line(name)
+        number = next(self._granting.numbers)
+        holder = Holder(line.queue, number, f"consumer-{number}")
+        outlet = Outlet(line, holder, group, receiver, sink, pre_settled=pre_settled)
+        self._granting.holders[number] = holder
+        line.attach(outlet)
+        group.outlets.add(outlet)
+        return outlet
+
+    def close_outlet(self, outlet: Outlet, closed: Callable[[], None]) -> None:
+        """Match it no more; what was not pushed yet goes back, the rest goes to its session when nobody pushes any more."""
+        if not outlet.closing:
+            outlet.closing = True
+            outlet.line.detach(outlet)
+            unseen = [arrival.tag for arrival in undelivered(outlet)]
+            self._settling.give_back(outlet.line, [entry for entry in unseen if entry.owner is not None], RELEASE)
+            if not outlet.pumping:
+                self._bequeath(outlet)
+        when_idle(outlet, closed)
+
+    def close_group(self, group: Group, closed: Callable[[], None]) -> None:
+        """Close all its outlets; when they are, everything unsettled goes back and no message names it (IF-9)."""
+        group.closed.append(closed)
+        group.closing = True
+        for outlet in tuple(group.outlets):
+            self.close_outlet(outlet, _nothing)
+        if not group.outlets:
+            self._end_group(group)
+        elif any(outlet.pumper == get_ident() for outlet in group.outlets):  # closed from inside its own sink: it ends later
+            closed()
+
+    def lose_group(self, group: Group) -> None:
+        """Its connection died: everything goes back now, whoever is being pushed to (IF-10)."""
+        group.closing = True
+        for outlet in tuple(group.outlets):
+            outlet.closing = True
+            outlet.line.detach(outlet)
+            outlet.outbox = []
+        for outlet in tuple(group.outlets):
+            self._bequeath(outlet)
+        self._end_group(group)
+
+    def idle(self, outlet: Outlet) -> None:
+        """Nobody pushes to it any more: end its closing, call who waits for that."""
+        if outlet.closing:
+            self._bequeath(outlet)
+        calls, outlet.idle = outlet.idle, []
+        for call in calls:
+            call()
+
+    def _bequeath(self, outlet: Outlet) -> None:
+        group, holder = outlet.group, outlet.holder
+        if outlet not in group.outlets:
+            return
+        group.outlets.discard(outlet)
+        for empty in [one for one in group.inherited if not one.held]:
+            group.inherited.remove(empty)
+            del self._granting.holders[empty.number]
+        holder.name = group.name
+        group.inherited.append(holder)
+        if group.closing and not group.outlets:
+            self._end_group(group)
+
+    def _end_group(self, group: Group) -> None:
+        holders, group.inherited = group.inherited, []
+        self._settling.give_back_unsettled(holders)
+        for holder in holders:
+            del self._granting.holders[holder.number]
+        calls, group.closed = group.closed, []
+        for call in calls:
+            call()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,52 @@
+"""Owns the copy that goes to an error destination: the message with the reason as properties. Must not know of queues.
+
+Source: T15; IF-33 (a redirect drops the expiry); rule "say why it is there". The body is shared with the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jmsclient.message import Body, Content, PropertyValue
+
+ORIGINAL_DESTINATION = "JMS_jmsclient_original_destination"
+REASON = "JMS_jmsclient_reason"
+DELIVERIES = "JMS_jmsclient_deliveries"
+_DROPPED = frozenset(("expiration", "delivery_time"))
+
+
+class DeadLetter(Content):
+    """A content with properties added and without its expiry."""
+
+    _content: Content
+
+    __slots__ = ("_content", "_properties", "kind", "message_id")
+
+    def __init__(self, content: Content, properties: Mapping[str, PropertyValue]) -> None:
+        self._content = content._content if isinstance(content, DeadLetter) else content
+        self._properties = {**content.properties(), **properties}
+        self.kind = content.kind
+        self.message_id = content.message_id
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return getattr(self._content, "size", 0)
+
+    def header(self, name: str) -> Any:
+        return None if name in _DROPPED else self._content.header(name)
+
+    def properties(self) -> Mapping[str, PropertyValue]:
+        return self._properties
+
+    def body(self) -> Body:
+        return self._content.body()
+
+
+def dead_letter(
+    content: Content, *, destination: str, reason: str, deliveries: int, properties: Mapping[str, PropertyValue]
+) -> DeadLetter:
+    """The copy of `content` that left `destination` (a URI) for `reason` after `deliveries` hand-overs."""
+    why: dict[str, PropertyValue] = {ORIGINAL_DESTINATION: destination, REASON: reason, DELIVERIES: deliveries}
+    return DeadLetter(content, {**why, **properties})

@@ -1,0 +1,87 @@
+"""Owns what waits to be written: one batch that gathers while another is being written, and who waits for which.
+
+Must not know of SQLite or threads: called under the broker's lock. Source: issue on the embedded store, "group commit".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jmsclient_embedded.line import Line
+from jmsclient_embedded.queue import Entry
+from jmsclient_embedded.steps import Answer
+from jmsclient_embedded.store import Changes
+
+RETRY_AFTER = 1.0
+"""Seconds until settlements that could not be written are tried again, unless a send comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSend:
+    """Messages of one send; `answer` None where no one waits (a transfer to an error destination)."""
+
+    line: Line
+    entries: list[Entry]
+    answer: Answer[None] | None
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one transaction writes and who hears of it."""
+
+    changes: Changes = field(default_factory=Changes)
+    sends: list[PendingSend] = field(default_factory=list)
+    waiters: list[Answer[None]] = field(default_factory=list)
+
+    def waiting(self) -> list[Answer[None]]:
+        """Everyone who waits for this batch."""
+        return [*(one.answer for one in self.sends if one.answer is not None), *self.waiters]
+
+
+class GroupCommit:
+    """`next` gathers; `running` is being written."""
+
+    def __init__(self) -> None:
+        self.next = Batch()
+        self.running: Batch | None = None
+        self._not_before = 0.0
+
+    def begin(self, now: float, *, at_once: bool) -> Batch | None:
+        """The batch to write now, or None where there is nothing, or, after a failure, not yet (`at_once`: yet)."""
+        batch = self.next
+        if not batch.changes:
+            return None
+        if now < self._not_before and not at_once and not any(one.answer is not None for one in batch.sends):
+            return None
+        self.next, self.running = Batch(), batch
+        return batch
+
+    def due(self, now: float) -> float | None:
+        """Seconds until `begin` gives a batch, or None."""
+        return max(0.0, self._not_before - now) if self.next.changes else None
+
+    def join(self, answer: Answer[None]) -> None:
+        """Answer when everything that was given so far is written."""
+        if self.next.changes:
+            self.next.waiters.append(answer)
+        elif self.running is not None:
+            self.running.waiters.append(answer)
+        else:
+            answer.give()
+
+    def succeeded(self) -> None:
+        """`running` is written."""
+        self.running = None
+        self._not_before = 0.0
+
+    def failed(self, batch: Batch, now: float) -> list[PendingSend]:
+        """Nothing of `batch` is written: its settlements and transfers wait for the next; returns the sends that fail."""
+        failed = [one for one in batch.sends if one.answer is not None]
+        lost = {entry.sequence for one in failed for entry in one.entries}
+        kept = batch.changes
+        kept.inserts = [row for row in kept.inserts if row[0] not in lost]
+        self.next.changes = kept.then(self.next.changes)
+        self.next.sends[:0] = [one for one in batch.sends if one.answer is None]
+        self.running = None
+        self._not_before = now + RETRY_AFTER
+        return failed

@@ -1,0 +1,105 @@
+"""Owns the conservation checker: `check(broker)` raises AssertionError naming the queue and what does not add up.
+
+Must not change anything. Source: rules IF-7, IF-8, IF-9, IF-15. The invariants, checked at any quiet point:
+
+- J-1 accepted = current + pending + removed, in messages and bytes (IF-7; what is still being stored is not accepted yet)
+- J-2 the counters equal what a walk over the messages finds
+- J-3 every message in `receive` names a live owner, which lists it, and an owner lists nothing else (IF-8)
+- J-4 every message is in the state of the place where it is, and in one place only
+- J-5 visible messages of one priority wait in the order in which they were sent
+- J-6 the high-water mark is at least the current value (IF-15)
+- J-7 a receiver that is closed wants nothing and stands in no turn (IF-5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jmsclient_embedded.queue import Entry, Holder, MessageQueue
+from jmsclient_embedded.states import CURRENT, PENDING, State
+
+if TYPE_CHECKING:
+    from jmsclient_embedded.broker import Broker
+    from jmsclient_embedded.line import Line
+
+
+def check(broker: Broker) -> None:
+    """Check every queue of a broker. Raises AssertionError. Thread-safe."""
+    broker.steps.ask(lambda: _check_broker(broker))
+
+
+def _check_broker(broker: Broker) -> None:
+    holders = broker.granting.holders
+    for number, holder in holders.items():
+        assert holder.number == number, f"owner {holder.name} is listed as {number}"
+    for line in broker.granting.lines.values():
+        check_queue(line.queue, [one for one in holders.values() if one.queue is line.queue])
+        _check_turns(line)
+
+
+def check_queue(queue: MessageQueue, holders: Iterable[Holder]) -> None:
+    """Check one queue and its owners. Raises AssertionError."""
+    name = queue.name
+    unheld = list(queue.unheld())
+    held = [entry for holder in holders for entry in _check_owner(holder)]
+    everything = unheld + held
+    assert len({entry.sequence for entry in everything}) == len(everything), f"J-4 {name}: a message is in two places"
+    for entry in unheld:
+        assert entry.state is not State.RECEIVE, f"J-3 {name}: {entry} is in receive and no one lists it"
+        assert entry.state is not State.GONE, f"J-4 {name}: {entry} is gone and still there"
+        assert entry.owner is None, f"J-3 {name}: {entry} names an owner"
+    _check_counters(queue, everything)
+    _check_order(queue, unheld)
+
+
+def _check_owner(holder: Holder) -> list[Entry]:
+    for sequence, entry in holder.held.items():
+        assert entry.sequence == sequence, f"J-3 {holder.name}: {entry} is listed as {sequence}"
+        assert entry.state is State.RECEIVE, f"J-3 {holder.name}: {entry} is listed and not in receive"
+        assert entry.owner is holder, f"J-3 {holder.name}: {entry} names another owner"
+    return list(holder.held.values())
+
+
+def _check_counters(queue: MessageQueue, everything: list[Entry]) -> None:
+    name, numbers = queue.name, queue.statistics()
+    current = [entry for entry in everything if entry.state in CURRENT]
+    pending = [entry for entry in everything if entry.state in PENDING]
+    sending = [entry for entry in everything if entry.state is State.SEND]
+    assert numbers.messages_current == len(current), f"J-2 {name}: {numbers} but {len(current)} current"
+    assert numbers.messages_pending == len(pending), f"J-2 {name}: {numbers} but {len(pending)} pending"
+    assert numbers.bytes_current == _size(current), f"J-2 {name}: {numbers} but {_size(current)} bytes current"
+    assert numbers.bytes_pending == _size(pending), f"J-2 {name}: {numbers} but {_size(pending)} bytes pending"
+    assert queue.uncommitted == len(sending), f"J-2 {name}: {queue.uncommitted} in send, but {len(sending)} found"
+    expiring = sum(entry.expires_at is not None for entry in everything if entry.state is not State.SEND)
+    assert queue.expiring == expiring, f"J-2 {name}: {queue.expiring} expiring, but {expiring} found"
+    removed = numbers.messages_acknowledged + numbers.messages_expired + numbers.messages_moved + numbers.messages_discarded
+    there = len(everything) - len(sending)
+    assert numbers.messages_received == there + removed, f"J-1 {name}: {numbers} but {there} there and {removed} removed"
+    size = _size(everything) - _size(sending)
+    assert numbers.bytes_received == size + numbers.bytes_removed, f"J-1 {name}: {numbers} but {size} bytes there"
+    assert numbers.messages_high >= numbers.messages_current, f"J-6 {name}: {numbers}"
+    assert numbers.bytes_high >= numbers.bytes_current, f"J-6 {name}: {numbers}"
+
+
+def _check_order(queue: MessageQueue, unheld: list[Entry]) -> None:
+    visible = [entry for entry in unheld if entry.state is State.VISIBLE]
+    for before, after in pairwise(visible):
+        in_order = (-before.priority, before.sequence) < (-after.priority, after.sequence)
+        assert in_order, f"J-5 {queue.name}: {before} stands before {after}"
+    for ready in queue.new_in_order():
+        assert all(one < other for one, other in pairwise(ready)), f"J-5 {queue.name}: new messages out of order"
+
+
+def _check_turns(line: Line) -> None:
+    name = line.queue.name
+    assert len(set(line.wanting)) == len(line.wanting), f"J-7 {name}: a receiver stands in the turn twice"
+    for outlet in line.wanting:
+        assert outlet.wanting, f"J-7 {name}: {outlet.holder.name} stands in the turn and does not know"
+        assert not outlet.closing, f"J-7 {name}: {outlet.holder.name} is closed and stands in the turn"
+        assert outlet.demand > 0, f"J-7 {name}: {outlet.holder.name} stands in the turn without demand"
+
+
+def _size(entries: Iterable[Entry]) -> int:
+    return sum(entry.size for entry in entries)

@@ -1,0 +1,56 @@
+"""Owns what an embedded: URL may say. Must not know of brokers. Source: api.md, "Connections"; RA-1, IF-13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jmsclient.errors import ConfigurationError
+from jmsclient.options import DefaultReadAhead
+from jmsclient_embedded.queue import QueueSettings
+
+ALLOWED = ("store", "redelivery_limit", "default_read_ahead")
+_READ_AHEAD = {one.value: one for one in DefaultReadAhead if one is not DefaultReadAhead.UNKNOWN}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokerParameters:
+    """`store`: the absolute path of the store file, None: in memory; `defaults`: of queues made on first use."""
+
+    store: Path | None = None
+    defaults: QueueSettings = field(default_factory=QueueSettings)
+
+
+def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
+    """From the part behind `?`. Raises ConfigurationError that names the parameter and what is allowed."""
+    for name in parameters:
+        if name not in ALLOWED:
+            raise ConfigurationError(f"unknown parameter {name!r} of an embedded: URL; allowed: {', '.join(ALLOWED)}")
+    store = parameters.get("store")
+    if store is not None and not store.strip():
+        raise ConfigurationError("store='': expected the path of a file, such as embedded:?store=shop.db")
+    return BrokerParameters(
+        store=None if store is None else Path(store).absolute(),
+        defaults=QueueSettings(
+            redelivery_limit=_limit(parameters.get("redelivery_limit", "-1")),
+            default_read_ahead=_read_ahead(parameters.get("default_read_ahead", "no")),
+        ),
+    )
+
+
+def _limit(text: str) -> int:
+    try:
+        limit = int(text)
+    except ValueError:
+        limit = -2
+    if limit < -1:
+        raise ConfigurationError(f"redelivery_limit={text!r}: expected a whole number >= 0, or -1 for no limit")
+    return limit
+
+
+def _read_ahead(text: str) -> DefaultReadAhead:
+    found = _READ_AHEAD.get(text.lower())
+    if found is None:
+        raise ConfigurationError(f"default_read_ahead={text!r}: expected one of {', '.join(_READ_AHEAD)}")
+    return found

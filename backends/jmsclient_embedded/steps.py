@@ -1,0 +1,190 @@
+"""Owns who executes a change of the broker, and when: the caller itself, or the broker's own thread.
+
+Must not know what a step does. Source: architecture.md, "Threads, signals, finalizers"; rule IF-40. Every change is a *step*: a
+call that runs under the one lock and never waits. A signal handler may raise between any two bytecodes of the main thread and
+would leave a step half done, so the main thread only appends its steps to `_inbox` (one atomic call) and the broker's thread
+takes them from there. While the inbox holds something, everyone's steps go there, so that what was handed over first happens first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from threading import get_ident
+from typing import Generic, TypeVar, cast
+
+from jmsclient.clock import Bell, Clock
+from jmsclient.errors import RequestTimeoutError
+
+T = TypeVar("T")
+_logger = logging.getLogger("jmsclient.embedded")
+_STEPS_A_TURN = 256  # steps that the broker's thread takes under one hold of the lock
+
+
+class Answer(Generic[T]):
+    """What a step that someone waits for comes to. One waiter; given once, later ones are ignored."""
+
+    __slots__ = ("_bell", "_clock", "_error", "_given", "_value")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bell: Bell = clock.bell()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._given = False
+
+    def give(self, value: T | None = None) -> None:
+        """Answer it. Any thread, under the broker's lock too."""
+        if not self._given:
+            self._value = value
+            self._given = True
+            self._bell.ring()
+
+    def fail(self, error: BaseException) -> None:
+        """Answer it with an error, raised in the waiter."""
+        if not self._given:
+            self._error = error
+            self.give()
+
+    def wait(self, deadline: float | None, what: str = "an answer") -> T:
+        """Wait for it. Raises what it failed with, or RequestTimeoutError past `deadline` (monotonic; None: no limit)."""
+        while not self._given:
+            if not self._bell.wait(self._clock.left(deadline)) and not self._given:
+                raise RequestTimeoutError(f"the embedded broker did not give {what} in time")
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._value)
+
+
+class Steps:
+    """The lock, the inbox and the thread. `after` is called at the end of each hold of the lock and returns what is to be done
+    outside it; `serve` is called by the thread on each turn and returns seconds until it must be called again, or None; `ended`
+    is the last that the thread calls."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        name: str,
+        *,
+        after: Callable[[], Callable[[], None] | None],
+        serve: Callable[[], float | None],
+        ended: Callable[[], None],
+    ) -> None:
+        self.lock = threading.Lock()
+        self.clock = clock
+        self.bell = clock.bell()
+        self._after = after
+        self._serve = serve
+        self._last = ended
+        self._inbox: deque[Callable[[], object]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._ending = False
+        self.ended = False
+        self._thread = threading.Thread(target=self._run, name=f"jmsclient-embedded-{name}", daemon=True)
+        self._main = threading.main_thread().ident
+
+    def start(self) -> None:
+        """Start the thread; before that no step may be given."""
+        self._thread.start()
+
+    # -- from any thread -------------------------------------------------------------------------------------------
+
+    def tell(self, step: Callable[[], object]) -> None:
+        """Have `step` done; returns at once. It must not raise."""
+        if self._by_caller():
+            self.perform(step)
+        else:
+            self._hand_over(step)
+
+    def ask(self, step: Callable[[], T], deadline: float | None = None) -> T:
+        """Have `step` done and wait for what it returns or raises."""
+        if self._by_caller():
+            return self.perform(step)
+        answer: Answer[T] = Answer(self.clock)
+
+        def answered() -> None:
+            try:
+                answer.give(step())
+            except Exception as error:  # noqa: BLE001  raised again in the waiter
+                answer.fail(error)
+
+        self._hand_over(answered)
+        return answer.wait(deadline)
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Have `action` called on the broker's thread, outside the lock; returns at once."""
+        self._calls.append(action)
+        self.bell.ring()
+
+    def perform(self, step: Callable[[], T]) -> T:
+        """Do it on this thread, which must not be the main one."""
+        with self.lock:
+            result = step()
+            rest = self._after()
+        if rest is not None:
+            rest()
+        return result
+
+    def end(self) -> None:
+        """Have the thread end after it served once more; what comes later is done by its caller."""
+        self._ending = True
+        self.bell.ring()
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait until the thread has ended (seconds of real time)."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _by_caller(self) -> bool:
+        me = get_ident()
+        return me == self._thread.ident or (me != self._main and not self._inbox)
+
+    def _hand_over(self, step: Callable[[], object]) -> None:
+        self._inbox.append(step)
+        if self.ended:
+            self._empty_inbox()
+        else:
+            self.bell.ring()
+
+    def _run(self) -> None:
+        while True:
+            ending = self._ending
+            self._empty_inbox()
+            while self._calls:
+                self._call(self._calls.popleft())
+            wait = self._serve()
+            if ending:
+                break
+            if not self._inbox and not self._calls:
+                self.bell.wait(wait)
+        try:
+            self._last()
+        finally:
+            self.ended = True
+        self._empty_inbox()
+
+    def _call(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:
+            _logger.exception("a call of the embedded broker failed")
+
+    def _empty_inbox(self) -> None:
+        inbox = self._inbox
+        while inbox:
+            with self.lock:
+                for _ in range(min(len(inbox), _STEPS_A_TURN)):
+                    step = inbox[0]
+                    try:
+                        step()
+                    except Exception:
+                        _logger.exception("a step of the embedded broker failed")
+                    inbox.popleft()  # after it is done: until then other threads' steps queue up behind it
+                rest = self._after()
+            if rest is not None:
+                rest()

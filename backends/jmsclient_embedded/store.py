@@ -1,0 +1,186 @@
+"""Owns the SQLite file of a durable broker: its schema, reading it at start, one transaction a batch.
+
+Must not know of queues' states or threads: the broker calls it from one thread at a time. WAL with synchronous=FULL: when
+`write` returns, the batch survives kill -9 and power loss. Source: issue on the embedded store; rule IF-11.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jmsclient.envelope import decode
+from jmsclient.errors import MessageFormatError, StoreError, StoreFormatError
+from jmsclient.message import Content
+from jmsclient.options import DefaultReadAhead
+from jmsclient_embedded.hand_over import HandOverJournal
+from jmsclient_embedded.queue import QueueSettings
+from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT, StoreLock, check_file, check_format
+
+_SCHEMA = """
+BEGIN IMMEDIATE;
+PRAGMA application_id = {application};
+PRAGMA user_version = {format};
+CREATE TABLE store (id BLOB NOT NULL);
+INSERT INTO store VALUES (x'{identity}');
+CREATE TABLE queues (name TEXT PRIMARY KEY, settings TEXT NOT NULL);
+CREATE TABLE messages (sequence INTEGER PRIMARY KEY, queue TEXT NOT NULL, count INTEGER NOT NULL, envelope BLOB NOT NULL);
+COMMIT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One row as it is loaded. `interrupted`: it had been handed over when the last process ended without closing (T14)."""
+
+    sequence: int
+    queue: str
+    count: int
+    content: Content
+    interrupted: bool
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one transaction writes."""
+
+    inserts: list[tuple[int, str, int, bytes]] = field(default_factory=list)
+    """(sequence, queue, count, envelope)"""
+    counts: dict[int, int] = field(default_factory=dict)
+    """sequence -> hand-overs"""
+    deletes: list[int] = field(default_factory=list)
+    settings: dict[str, QueueSettings] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.inserts or self.counts or self.deletes or self.settings)
+
+    def then(self, later: Changes) -> Changes:
+        """These changes followed by later ones, as one."""
+        return Changes(
+            self.inserts + later.inserts,
+            {**self.counts, **later.counts},
+            self.deletes + later.deletes,
+            {**self.settings, **later.settings},
+        )
+
+
+class Store:
+    """An open store file, locked for this process. Raises StoreError, StoreFormatError or StoreInUseError when made."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        check_file(path)
+        self._lock = StoreLock(path)
+        self._lock.take()
+        try:
+            self._connection = self._open()
+            try:
+                identity = self._connection.execute("SELECT id FROM store").fetchone()[0]
+                self.journal = HandOverJournal(path, identity)
+                self._merge_journal()
+            except BaseException:
+                self._connection.close()
+                raise
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise StoreFormatError(f"store {str(path)!r} cannot be opened: {error}") from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        try:
+            # The schema is written with a rollback journal, so that the file's own header says whose it is; then WAL.
+            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                connection.executescript(_SCHEMA.format(application=APPLICATION_ID, format=FORMAT, identity=uuid.uuid4().hex))
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            check_format(self.path, application, connection.execute("PRAGMA user_version").fetchone()[0])
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _merge_journal(self) -> None:
+        """Put the counts of an unclean stop into the rows, then begin an empty journal."""
+        raised = []
+        for sequence, count in self.journal.read().items():
+            row = self._connection.execute("SELECT count FROM messages WHERE sequence = ?", (sequence,)).fetchone()
+            if row is not None and row[0] < count:
+                raised.append((sequence, count))
+        self._interrupted = {sequence for sequence, _ in raised}
+        self.write(Changes(counts=dict(raised)))
+        self.journal.start()
+
+    def settings(self) -> dict[str, QueueSettings]:
+        """The settings that `create_queue` gave, by queue."""
+        return {name: _settings(json.loads(text)) for name, text in self._connection.execute("SELECT name, settings FROM queues")}
+
+    def load(self) -> Iterator[StoredMessage]:
+        """All messages in order of their sequence. Raises StoreFormatError for a row that cannot be read."""
+        rows = self._connection.execute("SELECT sequence, queue, count, envelope FROM messages ORDER BY sequence")
+        for sequence, queue, count, envelope in rows:
+            try:
+                content = decode(envelope)
+            except MessageFormatError as error:
+                raise StoreFormatError(f"store {str(self.path)!r}: message {sequence} cannot be read: {error}") from error
+            yield StoredMessage(sequence, queue, count, content, sequence in self._interrupted)
+
+    def write(self, changes: Changes) -> None:
+        """All of it or nothing, safe on disk when it returns. Raises StoreError; the store is then as it was."""
+        if not changes:
+            return
+        run = self._connection
+        try:
+            run.execute("BEGIN IMMEDIATE")
+            if changes.inserts:
+                run.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", changes.inserts)
+            if changes.counts:
+                pairs = [(count, sequence) for sequence, count in changes.counts.items()]
+                run.executemany("UPDATE messages SET count = ? WHERE sequence = ?", pairs)
+            if changes.deletes:
+                run.executemany("DELETE FROM messages WHERE sequence = ?", [(one,) for one in changes.deletes])
+            if changes.settings:
+                rows = [(name, json.dumps(_plain(one))) for name, one in changes.settings.items()]
+                run.executemany("INSERT OR REPLACE INTO queues VALUES (?, ?)", rows)
+            run.execute("COMMIT")
+        except (sqlite3.Error, OverflowError) as error:
+            if run.in_transaction:
+                run.execute("ROLLBACK")
+            raise StoreError(f"store {str(self.path)!r} could not be written: {error}; nothing of the batch is stored") from error
+        self.journal.forget(changes.counts.items())
+        self.journal.forget((sequence, None) for sequence in changes.deletes)
+
+    def close(self) -> None:
+        """Bring everything into the one file and let go of it. Idempotent."""
+        try:
+            self._connection.close()
+            self.journal.close()
+        finally:
+            self._lock.release()
+
+    def disown(self) -> None:
+        """After a fork, in the child: the parent goes on with the file; close nothing but our copy of the lock."""
+        self._lock.disown()
+
+
+def _plain(settings: QueueSettings) -> dict[str, object]:
+    return {
+        "redelivery_limit": settings.redelivery_limit,
+        "error_destination": settings.error_destination,
+        "default_read_ahead": settings.default_read_ahead.value,
+    }
+
+
+def _settings(plain: dict[str, object]) -> QueueSettings:
+    return QueueSettings(
+        redelivery_limit=plain["redelivery_limit"],  # type: ignore[arg-type]  # checked by QueueSettings itself
+        error_destination=plain["error_destination"],  # type: ignore[arg-type]
+        default_read_ahead=DefaultReadAhead(plain["default_read_ahead"]),
+    )

@@ -1,0 +1,125 @@
+"""Owns what is to be written to the store, under the broker's lock, and writing it, outside. Does nothing without a store.
+
+Must not know of receivers. Source: rule IF-11; issue on the embedded store, "group commit".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from jmsclient.clock import Clock
+from jmsclient.envelope import encode
+from jmsclient.errors import StoreError
+from jmsclient_embedded.aftermath import Aftermath
+from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingSend
+from jmsclient_embedded.line import Line
+from jmsclient_embedded.queue import Entry, QueueSettings
+from jmsclient_embedded.steps import Answer, Steps
+from jmsclient_embedded.store import Store
+
+
+class Writing:
+    """Gathers changes; `commit` writes them in one transaction. `shown` is called, as part of a step, for each line whose
+    messages became visible."""
+
+    def __init__(self, store: Store | None, clock: Clock, aftermath: Aftermath, shown: Callable[[Line], None]) -> None:
+        self.store = store
+        self._clock = clock
+        self._aftermath = aftermath
+        self._shown = shown
+        self._commits = GroupCommit()
+        self._failing = False
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def send(self, line: Line, entries: list[Entry], envelopes: Sequence[bytes | None], answer: Answer[None] | None) -> None:
+        """T4: messages that are visible when they are stored; None is the envelope of one that is not."""
+        line.queue.begin_send(entries)
+        name = line.queue.name
+        batch = self._commits.next
+        batch.changes.inserts += [
+            (entry.sequence, name, entry.count, envelope)
+            for entry, envelope in zip(entries, envelopes, strict=True)
+            if envelope is not None
+        ]
+        batch.sends.append(PendingSend(line, entries, answer))
+        self._aftermath.wake = True
+
+    def transfer(self, line: Line, entry: Entry) -> None:
+        """A stored message enters another queue, in the transaction that takes it off the first.
+
+        Encodes under the lock: the two must not be split between transactions, and it is rare.
+        """
+        self.send(line, [entry], [encode(entry.content)], None)
+
+    def delete(self, entries: Sequence[Entry]) -> None:
+        """They left their queue."""
+        if self.store is not None and (rows := [entry.sequence for entry in entries if entry.stored]):
+            self._commits.next.changes.deletes += rows
+            self._aftermath.wake = True
+
+    def count(self, entries: Sequence[Entry]) -> None:
+        """Their counts rose."""
+        if self.store is not None and (rows := {entry.sequence: entry.count for entry in entries if entry.stored}):
+            self._commits.next.changes.counts.update(rows)
+            self._aftermath.wake = True
+
+    def unmark(self, entries: Sequence[Entry]) -> None:
+        """Announced as handed over and released all the same: the journal says the old count again."""
+        marked = [(entry.sequence, entry.count) for entry in entries if entry.marked]
+        if marked and self.store is not None:
+            self.store.journal.mark(marked)
+
+    def settings(self, name: str, settings: QueueSettings) -> None:
+        """A queue was made or changed."""
+        if self.store is not None:
+            self._commits.next.changes.settings[name] = settings
+            self._aftermath.wake = True
+
+    def join(self, answer: Answer[None]) -> None:
+        """Answer when everything given so far is stored."""
+        self._commits.join(answer)
+
+    def due(self) -> float | None:
+        """Seconds until `commit` has something to do, or None."""
+        return self._commits.due(self._clock.monotonic())
+
+    # -- on the broker's thread, outside the lock --------------------------------------------------------------------
+
+    def commit(self, steps: Steps, *, at_once: bool = False) -> None:
+        """Write what waits, then have it shown and its senders told. One failure is told once, however long it lasts."""
+        if self.store is None:
+            return
+        now = self._clock.monotonic()
+        batch = steps.perform(lambda: self._commits.begin(now, at_once=at_once))
+        if batch is None:
+            return
+        try:
+            self.store.write(batch.changes)
+        except StoreError as error:
+            failure = error
+            steps.perform(lambda: self._failed(batch, failure))
+            return
+        steps.perform(lambda: self._succeeded(batch))
+        self.store.journal.rotate()
+
+    def _succeeded(self, batch: Batch) -> None:
+        self._failing = False
+        self._commits.succeeded()
+        wall = self._clock.wall()
+        for send in batch.sends:
+            send.line.queue.end_send(send.entries, wall)
+        for line in {send.line: None for send in batch.sends}:
+            self._shown(line)
+        for answer in batch.waiting():
+            answer.give()
+
+    def _failed(self, batch: Batch, error: StoreError) -> None:
+        for send in self._commits.failed(batch, self._clock.monotonic()):
+            send.line.queue.fail_send(send.entries)
+        for answer in batch.waiting():
+            answer.fail(error)
+        if not self._failing:
+            self._failing = True
+            self._aftermath.tell("store_failed", str(error), level=logging.ERROR)
