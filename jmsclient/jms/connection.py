@@ -8,10 +8,8 @@ IF-27, IF-37, IF-40; api.md "Connections". Thread-safe.
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
 import os
-import uuid
 import weakref
 from _thread import get_ident
 from collections.abc import Callable
@@ -23,6 +21,7 @@ from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
 from jmsclient.events import emit
 from jmsclient.jms.keeper import Keeper
+from jmsclient.jms.outgoing import MessageIds
 from jmsclient.jms.session import Session
 from jmsclient.options import AcknowledgeMode, ConnectionOptions, seconds
 from jmsclient.transport.capabilities import Capabilities
@@ -88,8 +87,7 @@ class Connection:
         """Called once, with the error, when the connection fails for good; on the keeper's thread."""
         self._endpoint = endpoint
         self._sessions: tuple[Session, ...] = ()  # replaced whole, on the keeper only
-        self._prefix = uuid.uuid4().hex[:20]
-        self._numbers = itertools.count(1)
+        self.message_ids = MessageIds()
         self.keeper = Keeper(endpoint.scheme)
         try:
             self.transport: Transport = self.keeper.shielded(
@@ -108,10 +106,6 @@ class Connection:
 
     def _request_deadline(self) -> float | None:
         return self.clock.deadline(self.request_timeout)
-
-    def next_message_id(self) -> str:
-        """A message id that no other connection makes."""
-        return f"ID:{self._prefix}-{next(self._numbers)}"
 
     @property
     def metadata(self) -> ConnectionMetadata:

@@ -26,6 +26,13 @@ class MessageIds:
         return f"{self._prefix}{next(self._numbers)}"
 
 
+def checked_priority(priority: int) -> int:
+    """Raises ConfigurationError for anything but 0 to 9."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise ConfigurationError(f"priority={priority!r}: expected a whole number from 0 to 9")
+    return priority
+
+
 def outgoing(
     message: Message,
     *,
@@ -42,9 +49,7 @@ def outgoing(
     The destination's own `persistence` flag overrides `persistent`. Raises ConfigurationError for a priority outside 0 to 9 and for
     negative or NaN times.
     """
-    priority = DEFAULT_PRIORITY if priority is None else priority
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
-        raise ConfigurationError(f"priority={priority!r}: expected a whole number from 0 to 9")
+    priority = DEFAULT_PRIORITY if priority is None else checked_priority(priority)
     seconds("time_to_live", time_to_live, none=True)
     seconds("delivery_delay", delivery_delay)
     if destination.persistence is not Persistence.APP and destination.persistence is not Persistence.QDEF:
@@ -52,7 +57,7 @@ def outgoing(
     old = message.content
     return PlainContent(
         kind=old.kind,
-        body=message.body,
+        body=old.body(),  # a copy: what the caller does to theirs afterwards is not sent
         properties=dict(old.properties()) or None,
         message_id=message_id,
         destination=destination.address,

@@ -6,15 +6,15 @@ Rules RA-2 (persistence), IF-30 to IF-32; api.md "Producing". One thread at a ti
 
 from __future__ import annotations
 
-import math
 from _thread import get_ident
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from jmsclient.destination import Destination, Persistence, parse_destination
+from jmsclient.destination import Destination, parse_destination
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
-from jmsclient.message import Body, Message, PlainContent, PropertyValue, checked_body, checked_properties
+from jmsclient.jms.outgoing import checked_priority, outgoing
+from jmsclient.message import Body, Message, PlainContent, PropertyValue
 from jmsclient.options import seconds
 from jmsclient.transport.contract import Sender
 
@@ -23,20 +23,6 @@ if TYPE_CHECKING:
 
 SEND_BATCH = 256
 """Messages that `send_many` has under way at once, so that an endless iterable does not fill the memory."""
-
-
-def _checked_priority(priority: int) -> int:
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 9:
-        raise ConfigurationError(f"priority={priority!r}: expected a whole number 0 to 9")
-    return priority
-
-
-def _checked_time_to_live(value: float | None) -> float | None:
-    if value is not None:
-        seconds("time_to_live", value, least=0.0)
-        if value == 0:
-            raise ConfigurationError("time_to_live=0: expected seconds > 0, or None for a message that never expires")
-    return None if value == math.inf else value
 
 
 class MessageProducer:
@@ -55,8 +41,9 @@ class MessageProducer:
     ) -> None:
         self.destination = destination
         self.persistent = persistent
-        self.priority = _checked_priority(priority)
-        self.time_to_live = _checked_time_to_live(time_to_live)
+        self.priority = checked_priority(priority)
+        seconds("time_to_live", time_to_live, none=True)
+        self.time_to_live = time_to_live
         seconds("delivery_delay", delivery_delay)
         self.delivery_delay = delivery_delay
         seconds("send_timeout", send_timeout, none=True)
@@ -64,7 +51,7 @@ class MessageProducer:
         self.closed = False
         self._session = session
         self._clock = session.clock
-        self._ids = session.message_ids
+        self._next_id = session.message_ids.next
         self._senders: dict[str, Sender] = {}
         if delivery_delay:
             self._check_delay()
@@ -154,44 +141,26 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> PlainContent:
-        if isinstance(body, Message):
-            source = body.content
-            kind, value = source.kind, source.body()
-            properties = {**source.properties(), **(properties or {})}
-            correlation_id = source.header("correlation_id") if correlation_id is None else correlation_id
-            reply_to = source.header("reply_to") if reply_to is None else reply_to
-            type = source.header("type") if type is None else type  # noqa: A001
+        if not isinstance(body, Message):
+            message = Message(body, properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
+        elif properties or correlation_id is not None or reply_to is not None or type is not None:
+            message = _overridden(body, properties, correlation_id, reply_to, type)
         else:
-            kind, value = checked_body(body)
-        now = self._clock.wall()
-        delay = self.delivery_delay
-        if delivery_delay is not None:
-            seconds("delivery_delay", delivery_delay)
-            delay = delivery_delay
-            if delay:
-                self._check_delay()
-        lives = self.time_to_live if time_to_live is None else _checked_time_to_live(time_to_live)
-        return PlainContent(
-            kind=kind,
-            body=value,
-            properties=checked_properties(properties) if properties else None,
-            message_id=self._ids(),
-            destination=target.address,
-            persistent=self._is_persistent(target, persistent),
-            priority=self.priority if priority is None else _checked_priority(priority),
-            timestamp=now,
-            expiration=None if lives is None else now + lives,
-            delivery_time=now + delay if delay else None,
-            correlation_id=correlation_id,
-            reply_to=None if reply_to is None else parse_destination(reply_to).address,
-            type=type,
+            message = body
+        delay = self.delivery_delay if delivery_delay is None else delivery_delay
+        content = outgoing(
+            message,
+            destination=target,
+            message_id=self._next_id(),
+            now=self._clock.wall(),
+            persistent=self.persistent if persistent is None else persistent,
+            priority=self.priority if priority is None else priority,
+            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
+            delivery_delay=delay,
         )
-
-    def _is_persistent(self, target: Destination, persistent: bool | None) -> bool:
-        """The destination's word wins over the caller's (MQ: NON and PERS), as the administrator's does."""
-        if target.persistence is Persistence.APP or target.persistence is Persistence.QDEF:
-            return self.persistent if persistent is None else persistent
-        return target.persistence is Persistence.PERS
+        if delay:
+            self._check_delay()
+        return content
 
     def _check_delay(self) -> None:
         if not self._session.capabilities.delayed_delivery:
@@ -250,6 +219,25 @@ class MessageProducer:
 
     def __repr__(self) -> str:
         return f"<MessageProducer {self.destination or 'to anywhere'}{' closed' if self.closed else ''}>"
+
+
+def _overridden(
+    message: Message,
+    properties: Mapping[str, PropertyValue] | None,
+    correlation_id: str | None,
+    reply_to: str | Destination | None,
+    type: str | None,  # noqa: A002
+) -> Message:
+    """A copy in which what the send says wins."""
+    old = message.content
+    return Message(
+        old.body(),
+        kind=old.kind,
+        properties={**old.properties(), **(properties or {})},
+        correlation_id=old.header("correlation_id") if correlation_id is None else correlation_id,
+        reply_to=old.header("reply_to") if reply_to is None else reply_to,
+        type=old.header("type") if type is None else type,
+    )
 
 
 def _mark_as_sent(made: PlainContent, sent: PlainContent) -> None:

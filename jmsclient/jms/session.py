@@ -59,7 +59,7 @@ class Session:
         self.capabilities = connection.capabilities
         self.request_timeout = connection.request_timeout
         self.default_send_timeout = connection.default_send_timeout
-        self.message_ids = connection.next_message_id
+        self.message_ids = connection.message_ids
         self.bell = connection.clock.bell()
         self._connection = connection
         self._closing = False
