@@ -26,8 +26,11 @@ from jmsclient.jms.consumer import MessageConsumer
 from jmsclient.jms.producer import MessageProducer
 from jmsclient.jms.session import Session
 from jmsclient.message import Message, MessageKind
-from jmsclient.options import AcknowledgeMode, ConnectionOptions, ConsumerOptions, DefaultReadAhead
+from jmsclient.options import AcknowledgeMode, ConnectionOptions, ConsumerOptions, DefaultReadAhead, TriggerOptions, WorkerOptions
 from jmsclient.transport.capabilities import Capabilities
+from jmsclient.trigger.decision import Status, classify
+from jmsclient.trigger.delivery import Delivery, ResolverRequest
+from jmsclient.worker import StopReport, Worker
 
 __all__ = [
     "AcknowledgeMode",
@@ -40,6 +43,7 @@ __all__ = [
     "ConnectionOptions",
     "ConsumerOptions",
     "DefaultReadAhead",
+    "Delivery",
     "DestinationPausedError",
     "HistoryUnavailableError",
     "IllegalStateError",
@@ -57,11 +61,18 @@ __all__ = [
     "ReadAheadAllowed",
     "ReadAheadClosePolicy",
     "RequestTimeoutError",
+    "ResolverRequest",
     "ResourceAllocationError",
     "SendError",
     "Session",
+    "Status",
+    "StopReport",
     "Topic",
     "TransientError",
+    "TriggerOptions",
     "UnsupportedFeatureError",
+    "Worker",
+    "WorkerOptions",
+    "classify",
     "connect",
 ]

@@ -20,7 +20,7 @@ def expected_without_history(count: int, resolver: bool) -> object:
     return New() if count == -1 else InDoubt("redelivered")
 
 
-@pytest.mark.parametrize(("count", "resolver"), product(COUNTS, (False, True)))
+@pytest.mark.parametrize(("count", "resolver"), list(product(COUNTS, (False, True))))
 @pytest.mark.parametrize("entry", [None, ABANDONED])
 def test_tr30_without_a_history_count_and_resolver_decide(count: int, resolver: bool, entry: Entry | None) -> None:
     # whatever an entry said, there is no history to have said it
@@ -51,7 +51,7 @@ WITH_ENTRY = {
 }
 
 
-@pytest.mark.parametrize(("count", "resolver", "cautious"), product(COUNTS, (False, True), (False, True)))
+@pytest.mark.parametrize(("count", "resolver", "cautious"), list(product(COUNTS, (False, True), (False, True))))
 @pytest.mark.parametrize("name", WITH_ENTRY)
 def test_tr30_with_an_entry_the_history_decides(name: str, count: int, resolver: bool, cautious: bool) -> None:
     entry, without, with_resolver = WITH_ENTRY[name]
@@ -59,7 +59,7 @@ def test_tr30_with_an_entry_the_history_decides(name: str, count: int, resolver:
     assert decision == (with_resolver if resolver else without)
 
 
-@pytest.mark.parametrize(("count", "resolver", "cautious"), product(COUNTS, (False, True), (False, True)))
+@pytest.mark.parametrize(("count", "resolver", "cautious"), list(product(COUNTS, (False, True), (False, True))))
 def test_tr31_without_an_entry_it_is_new_unless_the_store_is_cautious(count: int, resolver: bool, cautious: bool) -> None:
     decision = classify(count, None, has_history=True, has_resolver=resolver, cautious=cautious)
     if cautious and count != 1:  # TR-53

@@ -1,0 +1,75 @@
+"""Announce each departure exactly once: the worker of `jmsclient demo`.
+
+Run it as `jmsclient run announcer:worker --app-dir examples/departures` with DEPARTURES_DIR (a folder for its files) and
+DEPARTURES_HISTORY
+(a history URL) set. Its effect is one row an announcement in a ledger of its own; the resolver looks there when a delivery may
+have been announced before.
+"""
+
+import json
+import os
+import random
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from jmsclient import Delivery, Status, Worker
+from jmsclient.events import Event, subscribe
+from jmsclient.trigger.delivery import ResolverRequest
+
+FOLDER = Path(os.environ.get("DEPARTURES_DIR", "."))
+HISTORY = os.environ.get("DEPARTURES_HISTORY") or f"sqlite:{FOLDER / 'history.db'}"
+UNSURE_AIRPORT = "LGA"  # departures from here are left to a person, so that the In Doubt list has something to show
+LEDGER = FOLDER / "ledger.db"
+
+_local = threading.local()
+
+
+def ledger() -> sqlite3.Connection:
+    """This thread's connection to the ledger."""
+    if not hasattr(_local, "connection"):
+        _local.connection = sqlite3.connect(LEDGER, timeout=10, isolation_level=None)
+        _local.connection.execute("PRAGMA journal_mode=WAL")
+        _local.connection.execute("CREATE TABLE IF NOT EXISTS announcements (departure TEXT, at REAL)")
+    return _local.connection
+
+
+def already_announced(request: ResolverRequest) -> tuple[Status, str]:
+    """The resolver: the ledger knows what was done. It must not guess for the airport whose board cannot be asked."""
+    body = request.message.body
+    assert isinstance(body, dict)
+    if body["origin"] == UNSURE_AIRPORT:
+        return Status.IN_DOUBT, "this airport's board cannot be asked"
+    row = ledger().execute("SELECT 1 FROM announcements WHERE departure = ?", (request.id,)).fetchone()
+    return (Status.DUPLICATE, "found in the ledger") if row else (Status.NEW, "not in the ledger")
+
+
+worker = Worker(
+    f"embedded:departures?store={FOLDER / 'shop.db'}",
+    name=os.environ.get("DEPARTURES_NAMESPACE"),
+    history=HISTORY,
+    grace=10.0,
+)
+
+
+@worker.trigger("queue:///departures", resolver=already_announced, concurrency=4, lease=1.0)
+def announce(departure: dict, delivery: Delivery) -> None:  # type: ignore[type-arg]
+    time.sleep(random.uniform(0.005, 0.020))
+    ledger().execute("INSERT INTO announcements VALUES (?, ?)", (delivery.message.properties["uuid"], time.time()))
+
+
+def journal(path: Path) -> None:
+    """Append each decision to a file in one write, so that it outlives a kill."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(event: Event) -> None:
+        if event.area == "trigger":
+            line = {"event": event.name, "id": event.fields.get("id"), "answer": event.fields.get("answer")}
+            os.write(file, json.dumps(line).encode() + b"\n")
+
+    subscribe(write)
+
+
+if "DEPARTURES_DIR" in os.environ:
+    journal(FOLDER / "journal.jsonl")

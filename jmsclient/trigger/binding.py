@@ -1,0 +1,134 @@
+"""From a handler's annotations to its arguments: `Message`, `Delivery`, and one body parameter.
+
+The plan is made once, when the trigger is declared; a handler that cannot be called that way is refused there. A body that
+does not
+fit raises MessageFormatError naming the field; the trigger treats that as a fatal error, so it is dead-lettered, never a crash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from jmsclient.errors import ConfigurationError, MessageFormatError, UnsupportedFeatureError
+from jmsclient.message import Message
+from jmsclient.trigger.delivery import Delivery
+
+Argument = Callable[[Message, Delivery], Any]
+
+
+def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
+    """A call of `function` from a message and its delivery. Raises ConfigurationError for a parameter it cannot fill."""
+    if inspect.iscoroutinefunction(function):
+        raise UnsupportedFeatureError(f"handler {_name(function)} is async; async handlers are not available yet")
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError) as error:
+        raise ConfigurationError(f"handler {_name(function)}: its annotations cannot be resolved: {error}") from error
+    arguments: list[Argument] = []
+    bodies = 0
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            if parameter.default is parameter.empty and parameter.kind is parameter.KEYWORD_ONLY:
+                raise ConfigurationError(f"handler {_name(function)}: keyword-only parameter {parameter.name!r} cannot be filled")
+            continue
+        argument = _argument(hints.get(parameter.name), parameter.name, function)
+        bodies += argument not in (_the_message, _the_delivery)
+        arguments.append(argument)
+    if bodies > 1:
+        raise ConfigurationError(f"handler {_name(function)}: only one parameter can take the body")
+
+    def call(message: Message, delivery: Delivery) -> Any:
+        return function(*[argument(message, delivery) for argument in arguments])
+
+    return call
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+def _the_message(message: Message, _: Delivery) -> Message:
+    return message
+
+
+def _the_delivery(_: Message, delivery: Delivery) -> Delivery:
+    return delivery
+
+
+def _argument(hint: Any, name: str, function: Callable[..., Any]) -> Argument:
+    if hint is Message:
+        return _the_message
+    if hint is Delivery:
+        return _the_delivery
+    convert = _converter(hint)
+    if convert is None:
+        raise ConfigurationError(
+            f"handler {_name(function)}: parameter {name!r} is annotated {hint!r}; expected Message, Delivery, str, bytes, dict, "
+            "a dataclass, a msgspec Struct or a pydantic model"
+        )
+    return lambda message, _: convert(message.body)
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """From a body to a value of the annotated type."""
+    if hint in (str, bytes, dict):
+        return lambda body: _plain(body, hint)
+    if getattr(hint, "__origin__", None) is dict:
+        return lambda body: _plain(body, dict)
+    if not isinstance(hint, type):
+        return None
+    if dataclasses.is_dataclass(hint):
+        return lambda body: _dataclass(_plain(body, dict), hint)
+    msgspec = sys.modules.get("msgspec")  # a Struct can only exist where msgspec was imported
+    if msgspec is not None and issubclass(hint, msgspec.Struct):
+        return lambda body: _checked(lambda: msgspec.convert(_plain(body, dict), hint), msgspec.ValidationError)
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is not None and issubclass(hint, pydantic.BaseModel):
+        validate = hint.model_validate  # type: ignore[attr-defined]  # a pydantic model has it
+        return lambda body: _checked(lambda: validate(_plain(body, dict)), pydantic.ValidationError)
+    return None
+
+
+def _plain(body: Any, wanted: type) -> Any:
+    """str, bytes or dict; a dict is also read from a text that holds a JSON object."""
+    if isinstance(body, wanted):
+        return body
+    if wanted is bytes and isinstance(body, str):
+        return body.encode()
+    if isinstance(body, str | bytes) and wanted is dict:
+        try:
+            value = json.loads(body)
+        except ValueError as error:
+            raise MessageFormatError(f"the body is no JSON object: {error}") from error
+        if isinstance(value, dict):
+            return value
+    raise MessageFormatError(f"the body is a {type(body).__name__}; the handler takes {wanted.__name__}")
+
+
+def _dataclass(values: dict[str, Any], wanted: Any) -> Any:
+    known = {field.name: field for field in dataclasses.fields(wanted) if field.init}
+    unknown = sorted(values.keys() - known.keys())
+    if unknown:
+        raise MessageFormatError(f"field {unknown[0]!r} is not one of {wanted.__name__}")
+    hints = get_type_hints(wanted)
+    for name, value in values.items():
+        hint = hints.get(name)
+        if not isinstance(hint, type) or isinstance(value, hint) or (hint is float and isinstance(value, int)):
+            continue
+        raise MessageFormatError(f"field {name!r} of {wanted.__name__} is a {type(value).__name__}, expected {hint.__name__}")
+    try:
+        return wanted(**values)
+    except (TypeError, ValueError) as error:
+        raise MessageFormatError(f"the body does not fit {wanted.__name__}: {error}") from error
+
+
+def _checked(convert: Callable[[], Any], refused: type[Exception]) -> Any:
+    try:
+        return convert()
+    except refused as error:
+        raise MessageFormatError(f"the body does not fit: {error}") from error

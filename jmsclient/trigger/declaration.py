@@ -1,0 +1,122 @@
+"""What a trigger was declared to be: every setting, checked when it is declared. Source: api.md's `worker.trigger`, TR-34
+to TR-58.
+
+Parameters of this signature whose work belongs to a later version are refused by name, never ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from jmsclient.destination import Destination
+from jmsclient.errors import ConfigurationError, UnsupportedFeatureError
+from jmsclient.history.contract import DocumentHistory
+from jmsclient.options import (
+    HistoryUnavailablePolicy,
+    InDoubtPolicy,
+    InProgressPolicy,
+    NonPersistentPolicy,
+    OnError,
+    OnRetryFailure,
+    TriggerOptions,
+    choice,
+    count,
+    seconds,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declaration:
+    """One trigger as declared; `name` is its id in the history."""
+
+    name: str
+    destination: Destination
+    function: Callable[..., Any]
+    selector: str | None = None
+    history: DocumentHistory | None = None
+    resolver: Callable[..., Any] | None = None
+    on_error: OnError = "dead_letter"
+    error_destination: Destination | None = None
+    in_doubt: InDoubtPolicy | None = None
+    in_progress: InProgressPolicy = "redeliver"
+    history_unavailable: HistoryUnavailablePolicy = "suspend"
+    history_ttl: float = 86400.0
+    lease: float = 60.0
+    micro_batch: int = 1
+    max_retries: int = 0
+    retry_interval: float = 10.0
+    on_retry_failure: OnRetryFailure = "throw"
+    max_deliveries: int = 100
+    non_persistent: NonPersistentPolicy = "check"
+    concurrency: int = 1
+    prefetch: int | None = None
+    batch: int = 1
+    monitor: Callable[[], bool] | None = None
+    transacted: bool = False
+    options: TriggerOptions = field(default_factory=TriggerOptions)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ConfigurationError("name='': a trigger's name is its id in the history and cannot be empty")
+        choice("on_error", self.on_error, ("dead_letter", "redeliver", "acknowledge"))
+        if self.in_doubt is not None:
+            choice("in_doubt", self.in_doubt, ("park", "dead_letter", "acknowledge", "redeliver", "run"))
+        choice("in_progress", self.in_progress, ("redeliver", "in_doubt"))
+        choice("history_unavailable", self.history_unavailable, ("suspend", "resolver", "in_doubt", "run"))
+        choice("on_retry_failure", self.on_retry_failure, ("throw", "suspend"))
+        choice("non_persistent", self.non_persistent, ("check", "bypass"))
+        seconds("history_ttl", self.history_ttl, least=0.001)
+        seconds("lease", self.lease, least=0.001)
+        seconds("retry_interval", self.retry_interval)
+        count("micro_batch", self.micro_batch, least=1)
+        count("max_retries", self.max_retries)
+        count("max_deliveries", self.max_deliveries, least=1)
+        count("concurrency", self.concurrency, least=1)
+        count("prefetch", self.prefetch, least=1, none=True)
+        count("batch", self.batch, least=1)
+        if self.lease >= self.history_ttl:
+            raise ConfigurationError(
+                f"lease={self.lease:g} and history_ttl={self.history_ttl:g}: the lease must be shorter, or an entry would "
+                "disappear while its handler still runs"
+            )
+        self._refuse_what_comes_later()
+        if self.policy == "park" and not self.durable:
+            raise ConfigurationError(
+                f"trigger {self.name!r}: in_doubt='park' keeps a full copy in the history, which must be durable; "
+                "use history='sqlite:FILE' or 'redis://…', or in_doubt='dead_letter'"
+            )
+
+    def _refuse_what_comes_later(self) -> None:
+        later = {
+            "max_retries": self.max_retries != 0,
+            "on_retry_failure": self.on_retry_failure != "throw",
+            "history_unavailable": self.history_unavailable != "suspend",
+            "batch": self.batch != 1,
+            "monitor": self.monitor is not None,
+            "transacted": self.transacted,
+        }
+        for name, asked in later.items():
+            if asked:
+                raise UnsupportedFeatureError(f"trigger {self.name!r}: {name}={getattr(self, name)!r} is not available yet")
+
+    @property
+    def durable(self) -> bool:
+        """A history that outlives the process is there to park in."""
+        return self.history is not None and self.history.durable
+
+    @property
+    def policy(self) -> InDoubtPolicy:
+        """What is done with an In Doubt message (TR-34)."""
+        return self.in_doubt or ("park" if self.durable else "dead_letter")
+
+    @property
+    def window(self) -> int:
+        """Messages held at once, buffered and running together (IF-17)."""
+        return self.prefetch or max(10, 2 * self.concurrency * max(self.batch, self.micro_batch))
+
+    @property
+    def serial(self) -> bool:
+        """One message at a time, in order (TR-62)."""
+        return self.concurrency == 1 and self.micro_batch == 1

@@ -1,0 +1,90 @@
+"""What a handler is given beside the body (`Delivery`), and what a resolver is asked (`ResolverRequest`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jmsclient.destination import Destination, parse_destination
+from jmsclient.history.entries import Entry
+from jmsclient.message import Body, Message, PropertyValue
+from jmsclient.trigger.decision import Status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """One message that a handler asked to be sent."""
+
+    destination: Destination
+    message: Message
+    persistent: bool | None
+    priority: int | None
+    time_to_live: float | None
+    delivery_delay: float | None
+
+
+class Delivery:
+    """One delivery to a handler. Belongs to the handler's thread.
+
+    `status` is NEW; `attempt` counts the runs of this message (1 first); `delivery_count` is the provider's (-1 unknown);
+    `history_entry` is what the history held before (None: nothing); `fencing_token` rises for the id with each owner (0 where
+    there is no history), for services that can refuse an older one.
+    """
+
+    __slots__ = ("attempt", "delivery_count", "fencing_token", "gathered", "history_entry", "message", "status", "trigger")
+
+    def __init__(
+        self, *, message: Message, trigger: str, status: Status, attempt: int, history_entry: Entry | None, fencing_token: int
+    ) -> None:
+        self.message = message
+        self.trigger = trigger
+        self.status = status
+        self.attempt = attempt
+        self.delivery_count = message.delivery_count
+        self.history_entry = history_entry
+        self.fencing_token = fencing_token
+        self.gathered: list[Gathered] = []
+
+    def send(
+        self,
+        destination: str | Destination,
+        body: Body | Message,
+        *,
+        properties: Mapping[str, PropertyValue] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str | Destination | None = None,
+        type: str | None = None,  # noqa: A002  the JMS header is called so
+        persistent: bool | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+    ) -> None:
+        """Have a message sent after the handler returned and before its delivery is completed. Never blocks; what was gathered
+        is dropped if the handler raises. Raises ConfigurationError and MessageFormatError for what cannot be sent."""
+        message = (
+            body
+            if isinstance(body, Message)
+            else Message(body, properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
+        )
+        self.gathered.append(
+            Gathered(
+                destination=parse_destination(destination),
+                message=message,
+                persistent=persistent,
+                priority=priority,
+                time_to_live=time_to_live,
+                delivery_delay=delivery_delay,
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolverRequest:
+    """What a resolver is told: `id` is None where the message has none (TR-32); `entry` is None without a history."""
+
+    id: str | None
+    source: str | None
+    trigger: str
+    message: Message
+    delivery_count: int
+    entry: Entry | None

@@ -1,0 +1,818 @@
+"""One trigger at work: claim → decide → run → complete → settle, a group at a time, on one thread.
+
+The pipeline thread is the only one that touches the trigger's buffer, history and timers. It takes as many messages as
+handlers are
+free, asks the history once for completions and next claims together, settles, hands work to the handlers and collects
+results; a
+completion never waits for a next message. Source: architecture.md "Triggers"; rules TR-28 to TR-46, TR-49, TR-50, TR-58, TR-66, TR-67.
+
+Every delivery is at any time in exactly one of these: the buffer, `_claiming`, `_running` (a handler or resolver has it, or its
+completion waits for the history), `_held` (decided again later), or settled.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+from jmsclient.clock import Clock
+from jmsclient.destination import Destination, ReadAheadClosePolicy
+from jmsclient.envelope import encode
+from jmsclient.errors import HistoryUnavailableError, IllegalStateError, JmsClientError, MessageFormatError
+from jmsclient.events import emit
+from jmsclient.history.contract import new_token, stored_id
+from jmsclient.history.entries import Claim, Complete, Park, Release, Renew, Reply, State
+from jmsclient.intake import Intake
+from jmsclient.message import Content, Message
+from jmsclient.transport.capabilities import Capabilities
+from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Arrival, Outcome, Verb
+from jmsclient.trigger.counters import Counters
+from jmsclient.trigger.decision import (
+    AskResolver,
+    Decision,
+    Duplicate,
+    InDoubt,
+    InProgress,
+    New,
+    Status,
+    classify,
+)
+from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
+from jmsclient.trigger.failure import failure_properties
+from jmsclient.trigger.ledger import Ledger
+from jmsclient.trigger.work import HandlerThreads, Work
+
+FIRST_PROBE = 1.0
+LONGEST_PROBE = 30.0
+DRAIN_TIMEOUT = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriggerReport:
+    """What became of a trigger's messages when it stopped. `unfinished` handlers outlasted the grace period: their messages are
+    not acknowledged and come back."""
+
+    trigger: str
+    finished: int
+    released: int
+    discarded: int
+    unfinished: int
+
+
+class Pipeline:
+    """The engine of one trigger. `start` and `stop` from any thread; everything else is the pipeline thread's."""
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        *,
+        call: Callable[[Message, Delivery], Any],
+        send: Callable[[list[Gathered]], None],
+        dead_letter: Callable[[Destination, Message, dict[str, Any]], None],
+        capabilities: Capabilities,
+        clock: Clock,
+        worker: str,
+        bell: Any,
+        intake: Intake,
+        provider_error_destination: Destination | None = None,
+    ) -> None:
+        self.declaration = declaration
+        self.counters = Counters()
+        self.error: BaseException | None = None
+        self.suspended: str | None = None
+        self._call = call
+        self._send = send
+        self._dead_letter = dead_letter
+        self._capabilities = capabilities
+        self._clock = clock
+        self._worker = worker
+        self._bell = bell
+        self._intake = intake
+        self._error_destination = declaration.error_destination or provider_error_destination
+        self._ledger = Ledger(declaration.history, self._claim_unanswered) if declaration.history else None
+        self._claiming: dict[str, Work] = {}
+        self._running: dict[int, Work] = {}
+        self._ready: list[Work] = []
+        self._accepted: list[Arrival] = []
+        self._others: list[tuple[Arrival, Outcome]] = []
+        self._held: list[tuple[float, int, Arrival]] = []
+        self._late: list[Arrival] = []
+        self._order = count()
+        self._busy = 0
+        self._handlers: HandlerThreads | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._emptying = False
+        self._stop_deadline: float | None = None
+        self._probe_at: float | None = None
+        self._probe_pause = FIRST_PROBE
+        self._finished = 0
+        self._finished_at_stop = 0
+        self._released_at_stop = 0
+        self._discarded_at_stop = 0
+        self._warned_no_id = False
+
+    # -- from any thread --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        name = self.declaration.name
+        self._handlers = HandlerThreads(name, self.declaration.concurrency, self._execute, self._bell)
+        self._thread = threading.Thread(target=self._run, name=f"jmsclient-{name}-pipeline", daemon=True)
+        self._thread.start()
+
+    def stop(self, deadline: float | None) -> None:
+        """Begin to stop: no new handler starts (but for taken messages under DELIVER_ALL); running ones have until `deadline`
+        (monotonic; None: no limit). May be called again with an earlier deadline, also from a signal handler."""
+        self._stop_deadline = deadline
+        self._stopping = True
+        self._bell.ring()
+
+    def join(self) -> TriggerReport:
+        """Wait until it has stopped."""
+        assert self._thread is not None
+        self._thread.join()
+        report = self._intake.close(self._clock.monotonic() + 5.0)
+        return TriggerReport(
+            trigger=self.declaration.name,
+            finished=self._finished - self._finished_at_stop,
+            released=self._released_at_stop + report.released,
+            discarded=self._discarded_at_stop + report.discarded,
+            unfinished=len(self._running),
+        )
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._ended():
+                self.step()
+            self._settle()
+        except BaseException as error:  # noqa: BLE001  kept in `error`, which stop() reports
+            self.error = error
+            emit(
+                "trigger",
+                "pipeline_failed",
+                f"trigger {self.declaration.name!r} stopped: {type(error).__name__}: {error}",
+                level=logging.ERROR,
+                trigger=self.declaration.name,
+            )
+        finally:
+            self._give_back_all()
+            if self._handlers is not None:
+                self._handlers.stop(0.0 if self._running else 1.0)
+
+    def step(self) -> None:
+        """One turn: everything that is due now, one call to the history, then wait for the bell or the next due time."""
+        if self._intake.closed_error is not None:
+            raise self._intake.closed_error
+        now = self._clock.monotonic()
+        if self._stopping and not self._emptying:
+            self._begin_to_stop()
+        self._collect(now)
+        self._watch(now)
+        self._take(now)
+        self._exchange(now)
+        self._settle()
+        self._dispatch()
+        assert self._handlers is not None
+        if not self._handlers.finished and not self._could_take() and not self._ended():
+            self._bell.wait(self._pause())
+
+    def _ended(self) -> bool:
+        if not self._stopping:
+            return False
+        if self._stop_deadline is not None and self._clock.monotonic() >= self._stop_deadline:
+            return True
+        waiting = bool(self._ledger) or self._intake.buffered > 0
+        return self._emptying and not self._running and not self._claiming and not waiting
+
+    def _pause(self) -> float | None:
+        """Seconds until something falls due; None: nothing will."""
+        due = [work.renew_at for work in self._running.values() if work.renew_at is not None]
+        due += [
+            work.started + self.declaration.options.resolver_timeout
+            for work in self._running.values()
+            if work.question is not None and not work.given_up
+        ]
+        due += [at for at in (self._probe_at, self._stop_deadline if self._stopping else None) if at is not None]
+        if self._held:
+            due.append(self._held[0][0])
+        return max(0.0, min(due) - self._clock.monotonic()) if due else None
+
+    # -- taking and claiming ----------------------------------------------------------------------------------------
+
+    def _take(self, now: float) -> None:
+        """As many messages as handlers are free: held ones that are due first, then the buffer's."""
+        if self._probe_at is not None:
+            return
+        free = self._free()
+        arrivals: list[Arrival] = []
+        while self._held and self._held[0][0] <= now and len(arrivals) < free:
+            arrivals.append(heapq.heappop(self._held)[2])
+        behind_head = self.declaration.serial and bool(self._held)
+        if free > len(arrivals) and not behind_head:
+            arrivals += self._intake.take(free - len(arrivals))
+        for arrival in arrivals:
+            if self._emptying and not arrival.settled:  # it came although demand was taken back
+                self._late.append(arrival)
+            else:
+                self._consider(arrival)
+
+    def _free(self) -> int:
+        """Handlers that could take one more message."""
+        capacity = self.declaration.concurrency * self.declaration.micro_batch
+        return capacity - self._busy - len(self._ready) - len(self._claiming)
+
+    def _could_take(self) -> bool:
+        """Another turn would take a message: what this turn took was settled without a handler."""
+        behind_head = self.declaration.serial and bool(self._held)
+        return self._probe_at is None and not behind_head and self._intake.buffered > 0 and self._free() > 0
+
+    def _consider(self, arrival: Arrival) -> None:
+        """Claim what is to be checked by the history; decide the rest at once."""
+        declaration = self.declaration
+        message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
+        try:
+            key = history_id(arrival.content)
+        except MessageFormatError as error:
+            work = Work(arrival, message, None, None, new_token())
+            self._running[id(work)] = work
+            work.error = error
+            self._failed(work)
+            return
+        checked = self._ledger is not None and (arrival.persistent or declaration.non_persistent == "check")
+        if checked and key is None:
+            self._tell_no_id(message)
+        if not checked or key is None:
+            work = Work(arrival, message, key[0] if key else None, key[1] if key else None, new_token())
+            self._decided(work, self._classify(work, None, has_history=False))
+            return
+        work = Work(arrival, message, key[0], key[1], new_token())
+        self._claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
+
+    def _claim(self, work: Work, *, take_over: bool) -> None:
+        assert self._ledger is not None
+        declaration = self.declaration
+        self._claiming[work.token] = work
+        command = Claim(
+            **self._key(work),
+            lease=declaration.lease,
+            history_ttl=declaration.history_ttl,
+            delivery_count=work.arrival.delivery_count,
+            take_over=take_over,
+            owner=self._worker,
+        )
+        self._ledger.add(command, lambda reply: self._claim_answered(work, reply))
+
+    def _key(self, work: Work) -> dict[str, Any]:
+        assert work.id is not None
+        return {"trigger": self.declaration.name, "id": work.id, "source": work.source, "token": work.token}
+
+    def _claim_answered(self, work: Work, reply: Reply) -> None:
+        del self._claiming[work.token]
+        if not reply.done:
+            if work.question is not None:  # the resolver said NEW, and somebody else was faster (TR-55)
+                work.question = None
+                self._decided(work, self._classify(work, reply, has_history=True, has_resolver=False))
+            else:
+                self._decided(work, self._classify(work, reply, has_history=True))
+            return
+        now = self._clock.monotonic()
+        declaration = self.declaration
+        work.claimed = True
+        work.entry = reply.entry
+        work.attempt = reply.attempt
+        work.fencing_token = reply.fencing_token
+        work.lease_until = now + declaration.lease
+        work.renew_at = now + declaration.lease / 3
+        if declaration.options.max_run_time is not None:
+            work.renew_until = now + declaration.options.max_run_time
+        if reply.entry is not None and reply.entry.state is State.PROCESSING:
+            self.counters.abandoned += 1
+        self._decided(work, New(reply.attempt))
+
+    def _claim_unanswered(self, command: Claim) -> None:
+        """The history did not answer: no claim, nothing ran, the message goes back to the head of the buffer (TR-49)."""
+        work = self._claiming.pop(command.token)
+        self._intake.put_back([work.arrival])
+
+    def _classify(self, work: Work, reply: Reply | None, *, has_history: bool, has_resolver: bool | None = None) -> Decision:
+        work.entry = reply.entry if reply else None
+        return classify(
+            work.arrival.delivery_count,
+            work.entry,
+            has_history=has_history,
+            has_resolver=self.declaration.resolver is not None if has_resolver is None else has_resolver,
+            cautious=reply.cautious if reply else False,
+            retry_abandoned=self.declaration.options.abandoned == "retry",
+        )
+
+    # -- carrying the decision out ----------------------------------------------------------------------------------
+
+    def _decided(self, work: Work, decision: Decision) -> None:
+        match decision:
+            case New():
+                self._new(work)
+            case Duplicate(unfinished=True):
+                work.token = work.entry.token if work.entry else work.token
+                work.claimed = True
+                self._running[id(work)] = work
+                self._finish_failed(work, "unfinished", None)
+            case Duplicate():
+                self.counters.duplicate += 1
+                self._tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
+                self._accept(work)
+            case InDoubt(reason=reason):
+                self._in_doubt(work, reason)
+            case InProgress(until=until):
+                self._in_progress(work, until)
+            case AskResolver():
+                work.question = decision
+                work.started = self._clock.monotonic()
+                self.counters.resolver_calls += 1
+                self._running[id(work)] = work
+                self._ready.append(work)
+
+    def _new(self, work: Work) -> None:
+        self._running[id(work)] = work
+        if work.arrival.delivery_count > self.declaration.max_deliveries:  # TR-58
+            self._tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
+            self._finish_failed(work, "delivery_limit", None)
+            return
+        self.counters.new += 1
+        self._tell("new", work, logging.DEBUG, f"is New: attempt {work.attempt}")
+        work.question = None
+        work.started = self._clock.monotonic()
+        self._ready.append(work)
+
+    def _in_progress(self, work: Work, until: float) -> None:
+        self.counters.in_progress += 1
+        if self.declaration.in_progress == "in_doubt":
+            self._in_doubt(work, "in_progress")
+            return
+        delay = min(until, self.declaration.options.in_progress_delay)
+        self._running.pop(id(work), None)
+        if self._capabilities.delayed_release and not self.declaration.serial:
+            self._others.append((work.arrival, replace(RELEASE, delay=delay)))
+            return
+        self._hold(work.arrival, delay)
+
+    def _hold(self, arrival: Arrival, delay: float) -> None:
+        """Keep it unsettled and out of the buffer's order until the delay is over (TR-67); at most half the window."""
+        if len(self._held) >= max(1, self.declaration.window // 2):
+            self._others.append((arrival, RELEASE))
+            self._intake.stop()
+            return
+        if self.declaration.serial and not self._held:
+            emit(
+                "trigger",
+                "serial_waits",
+                f"trigger {self.declaration.name!r} is serial and waits behind a message that another worker runs now",
+                trigger=self.declaration.name,
+                message_id=arrival.content.message_id,
+            )
+        heapq.heappush(self._held, (self._clock.monotonic() + delay, next(self._order), arrival))
+
+    def _in_doubt(self, work: Work, reason: str) -> None:
+        declaration = self.declaration
+        self._running[id(work)] = work
+        if reason != "parked":
+            self.counters.in_doubt += 1
+            self._tell("in_doubt", work, logging.WARNING, f"is In Doubt ({reason}): {declaration.policy}")
+        if reason == "id_reused":
+            self.counters.id_reused += 1
+        match declaration.policy:
+            case "park":
+                self._park(work, reason)
+            case "acknowledge":
+                self._accept(work)
+            case "redeliver":
+                self._give_back(work, RETRY)
+            case "run":
+                self._new(work)
+            case "dead_letter":
+                self._copy_to_error_destination(work, f"in_doubt: {reason}", None, then=lambda: self._accept(work))
+
+    def _park(self, work: Work, reason: str) -> None:
+        assert self._ledger is not None
+        if work.id is None:  # each such copy gets an id of its own (TR-32)
+            work.id, work.source = f"none:{new_token()}", "made-up"
+        command = Park(
+            **self._key(work),
+            envelope=encode(work.arrival.content),
+            reason=reason,
+            delivery_count=work.arrival.delivery_count,
+            history_ttl=self.declaration.history_ttl,
+            owner=work.entry.owner if work.entry else None,
+        )
+        self._ledger.add(command, lambda reply: self._parked(work, reply))
+
+    def _parked(self, work: Work, reply: Reply) -> None:
+        if reply.done:
+            self.counters.parked += 1
+            self._accept(work)
+            return
+        # The entry has moved on since it was read: decide again, without asking the resolver a second time (TR-56).
+        self._running.pop(id(work), None)
+        decision = self._classify(work, reply, has_history=True, has_resolver=False)
+        if isinstance(decision, InDoubt):
+            self._give_back(work, RETRY)
+        else:
+            self._decided(work, decision if not isinstance(decision, New) else InProgress(0.1))
+
+    # -- results of handlers and resolvers --------------------------------------------------------------------------
+
+    def _collect(self, now: float) -> None:
+        assert self._handlers is not None
+        finished = self._handlers.finished
+        while finished:
+            work = finished.popleft()
+            self._busy -= 1
+            if work.question is not None:
+                self._resolved(work)
+            elif work.error is not None:
+                self._failed(work)
+            else:
+                self._succeeded(work)
+
+    def _succeeded(self, work: Work) -> None:
+        self._finished += 1
+        if not work.claimed:
+            self.counters.completed += 1
+            self._accept(work)
+            return
+        self._complete(work, "done")
+
+    def _complete(self, work: Work, outcome: str) -> None:
+        assert self._ledger is not None
+        work.renew_at = None
+        command = Complete(**self._key(work), outcome=outcome, history_ttl=self.declaration.history_ttl)
+        self._ledger.add(command, lambda reply: self._completed(work, reply))
+
+    def _completed(self, work: Work, reply: Reply) -> None:
+        if reply.lease_lost:
+            self._lease_lost(work)
+            return
+        self.counters.completed += 1
+        self._accept(work)
+
+    def _lease_lost(self, work: Work) -> None:
+        """Another owner holds the entry: nothing is acknowledged; the delivery goes back (TR-39, TR-66)."""
+        self.counters.lease_lost += 1
+        self._tell("lease_lost", work, logging.ERROR, "was taken over by another owner: given back")
+        self._give_back(work, RETRY)
+
+    def _failed(self, work: Work) -> None:
+        error = work.error
+        assert error is not None
+        self._finished += 1
+        self.counters.failed += 1
+        self._tell("handler_failed", work, logging.ERROR, f"failed: {type(error).__name__}: {error}", exc=error)
+        match self.declaration.on_error:
+            case "dead_letter":
+                self._finish_failed(work, "handler_failed", error)
+            case "redeliver":
+                self._release(work, State.RETRYING, lambda: self._give_back(work, self._retry_outcome(work, error)))
+            case "acknowledge":
+                if work.claimed:
+                    self._complete(work, "failed")
+                else:
+                    self._accept(work)
+
+    def _retry_outcome(self, work: Work, error: BaseException) -> Outcome:
+        properties = failure_properties(
+            work.message, self.declaration.destination.address, "handler_failed", error, self._clock.wall()
+        )
+        return replace(RETRY, reason=f"{type(error).__name__}", properties=properties)
+
+    def _finish_failed(self, work: Work, reason: str, error: BaseException | None) -> None:
+        """TR-45: entry `failed`, a full copy with the reason to the error destination, then `completed`, then accept."""
+        self.counters.dead_lettered += 1
+        if self._error_destination is not None:
+            self._release(
+                work,
+                State.FAILED,
+                lambda: self._copy_to_error_destination(
+                    work, reason, error, then=lambda: self._complete(work, "failed") if work.claimed else self._accept(work)
+                ),
+            )
+        elif self._capabilities.reject == "dead_letter":
+            properties = failure_properties(work.message, self.declaration.destination.address, reason, error, self._clock.wall())
+            outcome = Outcome(verb=Verb.DEAD_LETTER, reason=reason, properties=properties)
+            self._release(work, State.FAILED, lambda: self._give_back(work, outcome))
+        else:
+            self._park(work, "failed")
+
+    def _copy_to_error_destination(self, work: Work, reason: str, error: BaseException | None, *, then: Callable[[], None]) -> None:
+        destination = self._error_destination
+        properties = failure_properties(work.message, self.declaration.destination.address, reason, error, self._clock.wall())
+        if destination is None:
+            self._give_back(work, Outcome(verb=Verb.DEAD_LETTER, reason=reason, properties=properties))
+            return
+        try:
+            self._dead_letter(destination, work.message, properties)
+        except JmsClientError as failure:
+            self._tell("dead_letter_failed", work, logging.ERROR, f"cannot be sent to {destination.address}: {failure}")
+            self._give_back(work, RETRY)
+            return
+        then()
+
+    def _release(self, work: Work, to: State, then: Callable[[], None]) -> None:
+        """Write what is planned for a claimed message before it leaves; without a claim there is nothing to write."""
+        work.renew_at = None
+        if not work.claimed:
+            then()
+            return
+        assert self._ledger is not None
+        command = Release(**self._key(work), to=to, reason=str(to.value), history_ttl=self.declaration.history_ttl)
+
+        def answered(reply: Reply) -> None:
+            if reply.lease_lost:
+                self._lease_lost(work)
+            else:
+                then()
+
+        self._ledger.add(command, answered)
+
+    def _resolved(self, work: Work) -> None:
+        if work.given_up:  # it timed out and was decided without the answer
+            self._running.pop(id(work), None)
+            return
+        question = work.question
+        assert question is not None
+        if work.error is not None:
+            self.counters.resolver_errors += 1
+            self._tell("resolver_failed", work, logging.ERROR, f"the resolver failed: {work.error}", exc=work.error)
+            work.error = None
+            self._in_doubt(work, "resolver_failed")
+            return
+        answer = work.answer[0] if isinstance(work.answer, tuple) and work.answer else work.answer
+        try:
+            decision = question.after_resolver(answer)
+        except IllegalStateError as error:
+            self.counters.resolver_errors += 1
+            self._tell("resolver_failed", work, logging.ERROR, str(error))
+            self._in_doubt(work, "resolver_failed")
+            return
+        counter = f"resolver_{answer.value}"
+        setattr(self.counters, counter, getattr(self.counters, counter) + 1)
+        self._tell("resolved", work, logging.INFO, f"is {answer.name}, says the resolver", answer=answer.value)
+        self._running.pop(id(work), None)
+        checked = work.entry is not None or question.reason == "history_lost"
+        if isinstance(decision, New) and checked:
+            self._claim(work, take_over=True)
+        elif isinstance(decision, Duplicate) and work.entry is not None:
+            # Say so in the entry, under the token of the run that left it, so that no further copy has to ask.
+            self._running[id(work)] = work
+            work.token = work.entry.token
+            self._complete(work, "resolver: duplicate")
+        else:
+            work.question = None if isinstance(decision, New) else work.question
+            self._decided(work, decision)
+
+    # -- what falls due ---------------------------------------------------------------------------------------------
+
+    def _watch(self, now: float) -> None:
+        """Renew leases, give up on a resolver that takes too long, resume what was withheld."""
+        for work in list(self._running.values()):
+            if work.renew_at is not None and work.renew_at <= now:
+                self._renew(work, now)
+            asked = work.question is not None and not work.given_up
+            if asked and now - work.started >= self.declaration.options.resolver_timeout:
+                self._resolver_timed_out(work)
+        if self._held and self._held[0][0] <= now and not self._stopping and self._probe_at is None:
+            self._intake.start()
+
+    def _renew(self, work: Work, now: float) -> None:
+        if work.renew_until is not None and now >= work.renew_until:
+            work.renew_at = None
+            return
+        assert self._ledger is not None
+        work.renew_at = now + self.declaration.lease / 3
+
+        def answered(reply: Reply) -> None:
+            if not reply.lease_lost:
+                work.lease_until = self._clock.monotonic() + self.declaration.lease
+            elif work.renew_at is not None:
+                work.renew_at = None
+                self._tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
+
+        command = Renew(**self._key(work), lease=self.declaration.lease, history_ttl=self.declaration.history_ttl)
+        self._ledger.add(command, answered)
+
+    def _resolver_timed_out(self, work: Work) -> None:
+        """TR-56: In Doubt. The thread stays busy until the resolver returns; the message does not wait for it."""
+        self.counters.resolver_errors += 1
+        self._tell("resolver_timed_out", work, logging.ERROR, "the resolver took too long")
+        stand_in = Work(work.arrival, work.message, work.id, work.source, work.token)
+        stand_in.entry = work.entry
+        work.given_up = True
+        self._in_doubt(stand_in, "resolver_timed_out")
+
+    def _exchange(self, now: float) -> None:
+        if self._ledger is None or (self._probe_at is not None and now < self._probe_at):
+            return
+        probing = self._probe_at is not None
+        try:
+            if probing and not self._ledger:
+                assert self.declaration.history is not None
+                self.declaration.history.lookup_many(self.declaration.name, [("probe", "probe")])
+            self._ledger.exchange()
+        except HistoryUnavailableError as error:
+            self._suspend(error)
+            return
+        if probing:
+            self._resume()
+
+    def _suspend(self, error: HistoryUnavailableError) -> None:
+        """TR-49: nothing is claimed, what is buffered goes back uncounted, and the history is probed until it answers."""
+        now = self._clock.monotonic()
+        self.counters.store_errors += 1
+        if self._probe_at is None:
+            self.suspended = "history_unavailable"
+            self._probe_pause = FIRST_PROBE
+            emit(
+                "trigger",
+                "suspended",
+                f"trigger {self.declaration.name!r} is suspended: the history does not answer ({error}); it resumes by itself",
+                level=logging.WARNING,
+                trigger=self.declaration.name,
+                reason="history_unavailable",
+            )
+        self._withhold()
+        self._probe_at = now + self._probe_pause
+        self._probe_pause = min(LONGEST_PROBE, self._probe_pause * 2)
+        for work in list(self._running.values()):  # TR-50
+            over = work.claimed and work.renew_at is None and work.lease_until <= now
+            if over and self._ledger is not None and self._ledger.drop(work.token):
+                self._tell("completed_not_recorded", work, logging.ERROR, "ran, but the history could not be told: given back")
+                self._give_back(work, RETRY)
+
+    def _resume(self) -> None:
+        self._probe_at = None
+        self.suspended = None
+        emit(
+            "trigger",
+            "resumed",
+            f"trigger {self.declaration.name!r} resumes: the history answers",
+            trigger=self.declaration.name,
+        )
+        if not self._stopping:
+            self._intake.start()
+        self._bell.ring()
+
+    # -- settling and starting --------------------------------------------------------------------------------------
+
+    def _accept(self, work: Work) -> None:
+        self._running.pop(id(work), None)
+        self._accepted.append(work.arrival)
+
+    def _give_back(self, work: Work, outcome: Outcome) -> None:
+        self._running.pop(id(work), None)
+        self._others.append((work.arrival, outcome))
+
+    def _settle(self) -> None:
+        """All accepts of this turn in one call; the rest one by one."""
+        if self._accepted:
+            accepted, self._accepted = self._accepted, []
+            self._intake.settle(accepted, ACCEPT)
+        if self._others:
+            others, self._others = self._others, []
+            for arrival, outcome in others:
+                self._intake.settle([arrival], outcome)
+
+    def _dispatch(self) -> None:
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, []
+        self._intake.handing_over([work.arrival for work in ready if work.question is None])
+        assert self._handlers is not None
+        self._busy += len(ready)
+        self._handlers.start(ready)
+
+    # -- on a handler thread ----------------------------------------------------------------------------------------
+
+    def _execute(self, work: Work) -> None:
+        """Run the handler, or the resolver, and what the handler gathered to send (after it returned, before `complete`)."""
+        try:
+            if work.question is not None:
+                assert self.declaration.resolver is not None
+                work.answer = self.declaration.resolver(self._request(work))
+                return
+            delivery = Delivery(
+                message=work.message,
+                trigger=self.declaration.name,
+                status=Status.NEW,
+                attempt=work.attempt,
+                history_entry=work.entry,
+                fencing_token=work.fencing_token,
+            )
+            self._call(work.message, delivery)
+            if delivery.gathered:
+                self._send(delivery.gathered)
+        except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
+            work.error = error
+
+    def _request(self, work: Work) -> ResolverRequest:
+        return ResolverRequest(
+            id=work.id,
+            source=work.source,
+            trigger=self.declaration.name,
+            message=work.message,
+            delivery_count=work.arrival.delivery_count,
+            entry=work.entry,
+        )
+
+    # -- stopping ---------------------------------------------------------------------------------------------------
+
+    def _begin_to_stop(self) -> None:
+        """No more demand; kept messages go back uncounted; taken ones are run first under DELIVER_ALL (RA-16, TR-67)."""
+        self._emptying = True
+        self._finished_at_stop = self._finished
+        self._released_at_stop += len(self._held) + self._withhold()
+        held, self._held = self._held, []
+        if held:
+            self._intake.settle([arrival for _, _, arrival in held], RELEASE)
+        policy = self.declaration.destination.read_ahead_close_policy
+        if policy is ReadAheadClosePolicy.DELIVER_CURRENT:
+            self._discarded_at_stop += self._intake.discard_taken()
+
+    def _withhold(self) -> int:
+        """Take demand back, then give back what is kept: in this order, or it would come again at once. Returns how many."""
+        self._intake.stop()
+        try:
+            self._intake.drain(self._clock.monotonic() + DRAIN_TIMEOUT)
+        except JmsClientError as error:
+            emit("trigger", "drain_failed", f"trigger {self.declaration.name!r}: {error}", level=logging.WARNING)
+        return self._intake.release_buffered()
+
+    def _give_back_all(self) -> None:
+        """The last word on every delivery this pipeline still has, whatever ended it (TR-66). Those that still run are left to
+        the close of the receiver, which counts them."""
+        try:
+            self._settle()
+            unstarted = [work.arrival for work in (*self._claiming.values(), *self._ready)]
+            unstarted += [arrival for _, _, arrival in self._held] + self._late
+            if unstarted:
+                self._intake.settle(unstarted, RELEASE)
+        except JmsClientError as error:
+            emit("trigger", "give_back_failed", f"trigger {self.declaration.name!r}: {error}", level=logging.ERROR)
+
+    # -- telling ----------------------------------------------------------------------------------------------------
+
+    def _tell(
+        self,
+        name: str,
+        work: Work,
+        level: int,
+        text: str,
+        *,
+        exc: BaseException | None = None,
+        answer: str | None = None,
+    ) -> None:
+        emit(
+            "trigger",
+            name,
+            f"trigger {self.declaration.name!r}: message {work.id or work.message.message_id} {text}",
+            level=level,
+            trigger=self.declaration.name,
+            message_id=work.message.message_id,
+            id=work.id,
+            delivery_count=work.arrival.delivery_count,
+            attempt=work.attempt,
+            error_type=type(exc).__name__ if exc else None,
+            answer=answer,
+        )
+
+    def _tell_no_id(self, message: Message) -> None:
+        self.counters.no_id += 1
+        if not self._warned_no_id:  # once, not once a message (D05)
+            self._warned_no_id = True
+            emit(
+                "trigger",
+                "no_id",
+                f"trigger {self.declaration.name!r}: a message has neither a uuid property nor a message id; "
+                "such messages are run without duplicate detection",
+                level=logging.WARNING,
+                trigger=self.declaration.name,
+            )
+
+
+def history_id(content: Content) -> tuple[str, str] | None:
+    """The id a history knows a message by, and where it came from (TR-32): the `uuid` property if it is a non-empty scalar,
+    else
+    JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
+    uuid = content.properties().get("uuid")
+    if isinstance(uuid, str | int | float) and not isinstance(uuid, bool) and str(uuid).strip():
+        return stored_id(str(uuid)), "uuid"
+    return (stored_id(content.message_id), "JMSMessageID") if content.message_id else None
+
+
+def _refuse_acknowledge(message: Message) -> None:
+    raise IllegalStateError(f"{message!r}: the trigger acknowledges when its handler has ended (TR-28)")

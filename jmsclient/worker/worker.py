@@ -1,0 +1,305 @@
+"""A worker: declares triggers, connects, runs their pipelines, and stops them gently.
+
+It installs no signal handlers (the command line does, see `shutdown`) and its threads are named and joined. `trigger`,
+`start`, `stop`
+and `run` belong to one thread; `request_stop` may be called from any thread and from a signal handler.
+Source: api.md "Triggers and workers"; rules TR-28, TR-45, RA-16; case O01.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from jmsclient.clock import SYSTEM_CLOCK, Clock
+from jmsclient.destination import Destination, parse_destination
+from jmsclient.errors import ConfigurationError, ConnectionLostError, IllegalStateError
+from jmsclient.events import emit
+from jmsclient.history.contract import DocumentHistory
+from jmsclient.history.opening import open_history
+from jmsclient.options import (
+    HistoryUnavailablePolicy,
+    InDoubtPolicy,
+    InProgressPolicy,
+    NonPersistentPolicy,
+    OnError,
+    OnRetryFailure,
+    TriggerOptions,
+    WorkerOptions,
+    seconds,
+)
+from jmsclient.transport.contract import Transport
+from jmsclient.transport.registry import find_backend, parse_url
+from jmsclient.trigger.binding import bind
+from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.pipeline import TriggerReport
+from jmsclient.trigger.running import RunningTrigger
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _OfTheWorker:
+    """The default of `trigger(history=…)`: whatever the worker has."""
+
+    def __repr__(self) -> str:
+        return "the worker's"
+
+
+OF_THE_WORKER = _OfTheWorker()
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """What became of every trigger's messages; `clean` when no handler outlasted the grace period and nothing failed."""
+
+    triggers: tuple[TriggerReport, ...]
+    errors: tuple[BaseException, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        return not self.errors and not any(one.unfinished for one in self.triggers)
+
+    def lines(self) -> list[str]:
+        """One sentence a trigger, for people."""
+        return [
+            f"{one.trigger}: {one.finished} finished, {one.released} given back, {one.discarded} discarded, "
+            f"{one.unfinished} unfinished"
+            for one in self.triggers
+        ]
+
+
+class Worker:
+    """Trigger-based processors on one connection.
+
+    `url` as for `connect` (None: JMSCLIENT_URL, else `embedded:`); `name` is the namespace of the history's keys (TR-33);
+    `history` a URL, an object, or None for no duplicate detection; `grace` seconds that running handlers have when it stops;
+    `lifespan` a callable that takes the worker and returns a context manager entered around the run.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str | None = None,
+        history: str | DocumentHistory | None = None,
+        grace: float = 30.0,
+        lifespan: Callable[[Worker], AbstractContextManager[Any]] | None = None,
+        options: WorkerOptions | None = None,
+    ) -> None:
+        seconds("grace", grace)
+        self.url = url
+        self.name = name or "default"
+        self.grace = grace
+        self.options = options or WorkerOptions()
+        self.triggers: dict[str, RunningTrigger] = {}
+        self._history = history
+        self._lifespan = lifespan
+        self._clock: Clock = SYSTEM_CLOCK
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._opened: dict[str, DocumentHistory] = {}
+        self._transport: Transport | None = None
+        self._living: AbstractContextManager[Any] | None = None
+        self._bell = self._clock.bell()
+        self._stop_grace: float | None = None
+        self._lost: Exception | None = None
+
+    # -- declaring --------------------------------------------------------------------------------------------------
+
+    def trigger(
+        self,
+        destination: str | Destination,
+        *,
+        name: str | None = None,
+        selector: str | None = None,
+        history: str | DocumentHistory | _OfTheWorker | None = OF_THE_WORKER,
+        resolver: Callable[..., Any] | None = None,
+        on_error: OnError = "dead_letter",
+        error_destination: str | Destination | None = None,
+        in_doubt: InDoubtPolicy | None = None,
+        in_progress: InProgressPolicy = "redeliver",
+        history_unavailable: HistoryUnavailablePolicy = "suspend",
+        history_ttl: float = 86400.0,
+        lease: float = 60.0,
+        micro_batch: int = 1,
+        max_retries: int = 0,
+        retry_interval: float = 10.0,
+        on_retry_failure: OnRetryFailure = "throw",
+        max_deliveries: int = 100,
+        non_persistent: NonPersistentPolicy = "check",
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        batch: int = 1,
+        monitor: Callable[[], bool] | None = None,
+        transacted: bool = False,
+        options: TriggerOptions | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare that messages of `destination` are handled by the decorated function, which is returned unchanged.
+
+        `name` is the trigger's id in the history and defaults to the destination; keep it when the function is renamed. Times
+        are seconds. Settings are checked when the worker starts, together with the history they need; the destination and the
+        function's annotations at once. Raises ConfigurationError.
+        """
+        parsed = parse_destination(destination)
+        identity = name if name is not None else parsed.address
+        if identity in self._declared:
+            raise ConfigurationError(f"trigger {identity!r} is declared twice: give the second one a name=")
+        settings: dict[str, Any] = {
+            "name": identity,
+            "destination": parsed,
+            "selector": selector,
+            "history": history,
+            "resolver": resolver,
+            "on_error": on_error,
+            "error_destination": None if error_destination is None else parse_destination(error_destination),
+            "in_doubt": in_doubt,
+            "in_progress": in_progress,
+            "history_unavailable": history_unavailable,
+            "history_ttl": history_ttl,
+            "lease": lease,
+            "micro_batch": micro_batch,
+            "max_retries": max_retries,
+            "retry_interval": retry_interval,
+            "on_retry_failure": on_retry_failure,
+            "max_deliveries": max_deliveries,
+            "non_persistent": non_persistent,
+            "concurrency": concurrency,
+            "prefetch": prefetch,
+            "batch": batch,
+            "monitor": monitor,
+            "transacted": transacted,
+            "options": options or TriggerOptions(),
+        }
+
+        def declare(function: Function) -> Function:
+            bind(function)  # refuse what cannot be called before anything runs
+            self._declared[identity] = {**settings, "function": function}
+            return function
+
+        return declare
+
+    def override(self, *, url: str | None = None, concurrency: int | None = None) -> None:
+        """What the command line says wins over what the module says; None changes nothing. Before `start`."""
+        if url is not None:
+            self.url = url
+        if concurrency is not None:
+            for settings in self._declared.values():
+                settings["concurrency"] = concurrency
+
+    # -- running ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect, open the histories, start every trigger. Nothing is left open when it raises.
+
+        Raises ConfigurationError, StoreError, ConnectionLostError, or what the lifespan raises.
+        """
+        if self._transport is not None:
+            raise IllegalStateError("the worker runs already")
+        if not self._declared:
+            raise ConfigurationError("the worker has no trigger: decorate a function with @worker.trigger(destination)")
+        self._lost = None
+        self._stop_grace = None
+        self._bell = self._clock.bell()
+        try:
+            declarations = [self._declaration(settings) for settings in self._declared.values()]
+            self._transport = self._connect()
+            if self._lifespan is not None:
+                self._living = self._lifespan(self)
+                self._living.__enter__()
+            for declaration in declarations:
+                self.triggers[declaration.name] = RunningTrigger.start(
+                    declaration, self._transport, worker=f"{socket.gethostname()}:{os.getpid()}", clock=self._clock
+                )
+        except BaseException:
+            self._close(0.0)
+            raise
+        emit("worker", "started", f"worker {self.name!r} runs {', '.join(self.triggers)}", worker=self.name)
+
+    def stop(self, timeout: float | None = None) -> StopReport:
+        """Stop gently: no new handler starts, running ones have `timeout` seconds (None: the worker's grace), what is buffered
+        goes back, then everything is closed. Returns what became of it all. Stopping a stopped worker is silent."""
+        report = self._close(self.grace if timeout is None else timeout)
+        for line in report.lines():
+            emit("worker", "stopped", line, worker=self.name)
+        return report
+
+    def run(self) -> StopReport:
+        """Start, run until `request_stop` or until the provider is lost, stop. Raises ConnectionLostError in the latter
+        case."""
+        self.start()
+        self.wait()
+        report = self.stop(self._stop_grace)
+        if self._lost is not None:
+            raise self._lost
+        return report
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until a stop was requested or the provider was lost: True. False at the timeout (seconds)."""
+        return self._bell.wait(timeout)
+
+    def request_stop(self, grace: float | None = None) -> None:
+        """Have `run` stop, with `grace` seconds for running handlers (None: the worker's). While it stops, a further call
+        shortens the grace. From any thread, signal handlers included; returns at once."""
+        self._stop_grace = grace
+        deadline = self._clock.deadline(self.grace if grace is None else grace)
+        for running in list(self.triggers.values()):
+            running.pipeline.stop(deadline)
+        self._bell.ring()
+
+    def lost(self, error: Exception) -> None:
+        """The transport's listener (not for applications): the provider is gone."""
+        self._lost = error if isinstance(error, ConnectionLostError) else ConnectionLostError(str(error))
+        self._bell.ring()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    # -- inside -----------------------------------------------------------------------------------------------------
+
+    def _declaration(self, settings: dict[str, Any]) -> Declaration:
+        history = settings["history"]
+        return Declaration(**{**settings, "history": self._open(self._history if history is OF_THE_WORKER else history)})
+
+    def _open(self, history: str | DocumentHistory | None) -> DocumentHistory | None:
+        """One history object a URL; an object given is the caller's and is not closed."""
+        if not isinstance(history, str):
+            return history
+        if history not in self._opened:
+            self._opened[history] = open_history(history, namespace=self.name)
+        return self._opened[history]
+
+    def _connect(self) -> Transport:
+        url = self.url or os.environ.get("JMSCLIENT_URL") or "embedded:"
+        options = self.options
+        endpoint = parse_url(
+            url, username=options.username, password=options.password, client_id=options.client_id, clock=self._clock
+        )
+        deadline = self._clock.deadline(options.request_timeout)
+        return find_backend(endpoint.scheme).connect(endpoint, self, deadline=deadline)
+
+    def _close(self, grace: float) -> StopReport:
+        deadline = self._clock.deadline(grace)
+        running = list(self.triggers.values())
+        for one in running:
+            one.pipeline.stop(deadline)
+        reports = tuple(one.join() for one in running)
+        errors = tuple(one.pipeline.error for one in running if one.pipeline.error is not None)
+        self.triggers = {}
+        if self._living is not None:
+            living, self._living = self._living, None
+            living.__exit__(None, None, None)
+        if self._transport is not None:
+            transport, self._transport = self._transport, None
+            transport.close(self._clock.monotonic() + 5.0)
+        for history in self._opened.values():
+            history.close()
+        self._opened = {}
+        return StopReport(reports, errors)
