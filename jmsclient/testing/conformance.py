@@ -9,7 +9,7 @@
     class TestMine(ConformanceSuite):
         def make_harness(self): return MyHarness()
 
-Must not know any backend. This module and its checks are the only ones that import pytest. Source: transport/contract.py.
+Must not know any backend. Only this module and the checks that it imports import pytest. Source: transport/contract.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from jmsclient.testing.conformance_checks import CHECKS, Check
-from jmsclient.testing.trial import Harness, RecordingListener, RecordingSink, Trial
+_CHECKS = ("check", "trial", "closing_checks", "delivery_checks", "settlement_checks")
+pytest.register_assert_rewrite(*(f"jmsclient.testing.{name}" for name in _CHECKS))  # so that a failure shows the values
+
+from jmsclient.testing import closing_checks, delivery_checks, settlement_checks  # noqa: E402, F401  each registers its checks
+from jmsclient.testing.check import CHECKS, Check  # noqa: E402
+from jmsclient.testing.trial import Harness, RecordingListener, RecordingSink, Trial  # noqa: E402
 
 __all__ = ["CHECKS", "Check", "ConformanceSuite", "Harness", "RecordingListener", "RecordingSink", "Trial"]
 

@@ -11,9 +11,10 @@ from jmsclient.destination import Destination, parse_destination
 from jmsclient.errors import JmsClientError
 from jmsclient.testing.conformance import CHECKS, Harness, Trial
 from jmsclient.testing.scripted import ScriptedBackend
+from jmsclient.testing.scripted_links import ScriptedReceiver, ScriptedSender
 from jmsclient.testing.scripted_queue import Held, Queues
 from jmsclient.testing.scripted_state import ScriptedState
-from jmsclient.testing.scripted_transport import ScriptedReceiver, ScriptedSender, ScriptedSession, ScriptedTransport
+from jmsclient.testing.scripted_transport import ScriptedSession, ScriptedTransport
 from jmsclient.transport.contract import RELEASE, Arrival, Outcome, Receipt, Transport, TransportListener
 from jmsclient.transport.registry import parse_url
 
