@@ -13,6 +13,8 @@ from jmsclient.destination import Queue
 from jmsclient.errors import ConnectionLostError, IllegalStateError, InvalidDestinationError, MessageFormatError
 from jmsclient.message import Message
 from jmsclient.testing import ScriptedBackend, TestBroker
+from jmsclient.trigger.delivery import Delivery
+from jmsclient.worker.worker import Worker
 
 
 @pytest.fixture(params=["embedded", "scripted"])
@@ -139,3 +141,18 @@ def test_a_worker_that_cannot_start_leaves_nothing_open() -> None:
 def test_programs_that_use_the_testing_tools_need_no_pytest() -> None:
     code = "import sys, jmsclient.testing; sys.exit('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_real_worker_answers_inside_the_block() -> None:
+    worker = Worker("amqp://real")
+
+    @worker.trigger("orders")
+    def book(order: dict, delivery: Delivery) -> None:  # type: ignore[type-arg]
+        delivery.send("invoices", {"item": order["item"]})
+
+    with TestBroker(worker) as broker:
+        broker.send("orders", {"item": 7})
+        message = broker.receive("invoices")
+    assert message is not None
+    assert message.body == {"item": 7}
+    assert worker.url == "amqp://real"
