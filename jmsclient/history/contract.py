@@ -23,9 +23,9 @@ LONGEST_ID = 200
 
 
 def stored_id(id: str) -> str:  # noqa: A002  the field's word
-    """The id as it is kept (TR-32)."""
+    """The id as it is kept (TR-32). One that no UTF-8 can hold is hashed too, so that every store can keep it."""
     raw = id.encode("utf-8", "surrogatepass")
-    if len(raw) > LONGEST_ID or id.startswith("sha256:"):
+    if len(raw) > LONGEST_ID or id.startswith("sha256:") or (not id.isascii() and any("\ud800" <= char <= "\udfff" for char in id)):
         return "sha256:" + hashlib.sha256(raw).hexdigest()
     return id
 
@@ -109,7 +109,7 @@ class DocumentHistory(ABC):
         *,
         source: str = "JMSMessageID",
         token: str | None = None,
-        lease: float = 60.0,
+        lease: float | None = 60.0,
         history_ttl: float = 86400.0,
         take_over: bool = False,
     ) -> Claimed:
@@ -125,9 +125,7 @@ class DocumentHistory(ABC):
             take_over=take_over,
         )
         reply = self.exchange([command])[0]
-        return Claimed(
-            claimed=reply.done, entry=reply.entry, token=token, fencing_token=reply.fencing_token, attempt=reply.attempt
-        )
+        return Claimed(claimed=reply.done, entry=reply.entry, token=token, fencing_token=reply.fencing_token, attempt=reply.attempt)
 
     def complete(
         self,
@@ -177,7 +175,7 @@ class DocumentHistory(ABC):
         *,
         token: str,
         source: str = "JMSMessageID",
-        lease: float = 60.0,
+        lease: float | None = 60.0,
         history_ttl: float = 86400.0,
     ) -> None:
         """Prolong the lease. Raises LeaseLostError where another owner holds the entry."""

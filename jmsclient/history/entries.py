@@ -1,13 +1,16 @@
 """What a document history keeps about one message, and how each command changes it. Pure: time comes in as an argument.
 
-An entry says *started*, never *received*. `apply` is the one description of the transitions; the memory and SQLite histories run it,
+Must know no store, clock or thread. An entry says *started*, never *received*. `apply` is the one description of the
+transitions; the memory and SQLite histories run it,
 and the Redis script repeats it and is held to it by the same tests. Source: rules TR-34 to TR-46 and TR-57.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TypedDict
 
 VERSION = 1
 """Version of the entry format. An entry of another version is In Doubt, never overwritten."""
@@ -58,25 +61,27 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """What all have: the entry's key (trigger id, message id, the id's source) and the owner's token."""
+    """What all have: the entry's key (trigger id, message id, the id's source), the owner's token, and how long what it writes
+    lives without another write, in seconds (TR-40, TR-42)."""
 
     trigger: str
     id: str
     source: str = "JMSMessageID"
     token: str
+    history_ttl: float = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim(Command):
     """Say *started*, if nothing forbids it, and learn what was there before: one atomic step (TR-38).
 
-    Claims: no entry (unless the store is `cautious` and `delivery_count` is not 1), and `retrying` whose lease is over. With
-    `take_over` also an abandoned `processing` (TR-36, TR-55), and a parked `in_doubt` that was decided NEW. An entry with another
-    body hash or of another version is never claimed. Repeated with the same token it answers as the first time.
+    Claims: no entry (unless the store is `cautious` and `delivery_count` is not 1), and `retrying` whose lease is over or that
+    this token left. With `take_over` also an abandoned `processing` (TR-36, TR-55). An entry with another body hash or of
+    another version is never claimed. Repeated with the same token it answers as the first time. `lease` None: locked until the
+    entry's history_ttl is over; zero or past: over at once (TR-41).
     """
 
-    lease: float = 60.0
-    history_ttl: float = 86400.0
+    lease: float | None = 60.0
     delivery_count: int = 1
     take_over: bool = False
     owner: str | None = None
@@ -86,41 +91,42 @@ class Claim(Command):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Complete(Command):
     """Say *done*. Own token, even past the lease: done. No entry: written anew. Another token: lease lost (TR-39).
-    An undecided parked entry that this token left behind is settled as Duplicate (TR-34)."""
+    An undecided parked entry that this token left behind is settled as Duplicate (TR-34). A repeat changes nothing."""
 
     outcome: str = "done"
-    history_ttl: float = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Release(Command):
-    """Give a claim up. `to` None: as if it had never been made (the service did not start; an earlier planned retry stays
-    planned). RETRYING: our own redelivery is planned. FAILED: dead-lettering has begun (TR-45). `lease` keeps a lease alive
-    meanwhile (TR-57), 0.0 ends it."""
+    """Give a claim up. `to` None: as if it had never been made (the service did not start): a planned retry is planned again,
+    an abandoned run that was taken over is abandoned again. RETRYING: our own redelivery is planned. FAILED: dead-lettering
+    has begun (TR-45). `lease` keeps a lease alive meanwhile (TR-57), 0.0 ends it."""
 
     to: State | None = None
     lease: float = 0.0
     reason: str | None = None
-    history_ttl: float = 86400.0
+
+    def __post_init__(self) -> None:
+        if self.to not in (None, State.RETRYING, State.FAILED):
+            raise ValueError(f"release to {self.to}: expected None, State.RETRYING or State.FAILED")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Renew(Command):
     """Prolong the lease to `lease` seconds from now. No entry: written anew with this token (TR-39)."""
 
-    lease: float = 60.0
-    history_ttl: float = 86400.0
+    lease: float | None = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Park(Command):
     """Make the entry `in_doubt` together with a full copy, in one step (TR-34). Parks: no entry, an abandoned `processing`,
-    `retrying` without lease, `failed`, or an entry of this token. A further copy of a parked message only raises `copies`."""
+    `retrying` without lease, `failed`, or an unfinished entry of this token. A parked entry has no time to live. A further
+    copy of a parked message only raises `copies`; a repeat with the same token does not."""
 
     envelope: bytes = b""
     reason: str = ""
     delivery_count: int = -1
-    history_ttl: float = 86400.0
     owner: str | None = None
 
 
@@ -130,8 +136,7 @@ class Reply:
 
     `done`: the command took effect (for Claim: claimed). `entry`: what was there before it, None where there was nothing.
     `token` and `fencing_token` are those of the entry now owned; `attempt` the number of the run that a claim begins.
-    `lease_lost`: another owner holds the entry. `cautious`: the store lost what it knew (TR-53). `prior_token` (Park): who
-    had claimed it before.
+    `lease_lost`: another owner holds the entry. `cautious`: the store lost what it knew (TR-53).
     """
 
     done: bool
@@ -145,18 +150,23 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """An entry as a store keeps it, times absolute on the store's clock (seconds). `planned` is the attempt count that a
-    release without a run goes back to (0: no entry at all)."""
+    """An entry as a store keeps it, times absolute on the store's clock (seconds).
+
+    `lease_until` None: a deadline is missing, which means locked until `expires_at` (TR-41). `before` is what a claim was made
+    over, for its repeat and for a release without a run. `by` is the token of the last release or park that left this
+    entry to another owner, so that its repeat changes nothing (TR-39).
+    """
 
     state: State
     token: str
     fencing_token: int
-    lease_until: float
+    lease_until: float | None
     attempt: int
     started_at: float
     updated_at: float
     expires_at: float
-    planned: int = 0
+    before: Stored | None = None
+    by: str | None = None
     outcome: str | None = None
     reason: str | None = None
     owner: str | None = None
@@ -164,13 +174,17 @@ class Stored:
     copies: int = 0
     version: int = VERSION
 
+    @property
+    def locked_until(self) -> float:
+        return self.expires_at if self.lease_until is None else self.lease_until
+
     def seen(self, now: float) -> Entry:
         """As the client is shown it."""
         return Entry(
             state=self.state,
             token=self.token,
             fencing_token=self.fencing_token,
-            lease_left=max(0.0, self.lease_until - now),
+            lease_left=max(0.0, self.locked_until - now),
             attempt=self.attempt,
             outcome=self.outcome,
             reason=self.reason,
@@ -181,6 +195,14 @@ class Stored:
             updated=max(0.0, now - self.updated_at),
             version=self.version,
         )
+
+
+class _Times(TypedDict):
+    """The fields that every write of a lease sets."""
+
+    lease_until: float | None
+    updated_at: float
+    expires_at: float
 
 
 def apply(stored: Stored | None, command: Command, now: float, *, cautious: bool = False) -> tuple[Stored | None, Reply]:
@@ -199,47 +221,135 @@ def apply(stored: Stored | None, command: Command, now: float, *, cautious: bool
     raise TypeError(f"not a history command: {command!r}")
 
 
+def _claim(stored: Stored | None, command: Claim, now: float, cautious: bool) -> tuple[Stored | None, Reply]:
+    if stored is not None and stored.version == VERSION and stored.state is State.PROCESSING and stored.token == command.token:
+        # The first reply was lost: answer as then (TR-39), and let the lease run from now.
+        renewed = replace(stored, **_lease(command, now))
+        return renewed, _owned(renewed, stored.before.seen(now) if stored.before else None, cautious)
+    before = stored.seen(now) if stored else None
+    if not _may_claim(stored, command, now, cautious):
+        return stored, Reply(done=False, entry=before, cautious=cautious)
+    claimed = Stored(
+        state=State.PROCESSING,
+        token=command.token,
+        fencing_token=_fence(stored, now),
+        attempt=stored.attempt + 1 if stored else 1,
+        started_at=now,
+        before=replace(stored, before=None) if stored else None,
+        owner=command.owner,
+        body_hash=command.body_hash if command.body_hash is not None or stored is None else stored.body_hash,
+        **_lease(command, now),
+    )
+    return claimed, _owned(claimed, before, cautious)
+
+
+def _may_claim(stored: Stored | None, command: Claim, now: float, cautious: bool) -> bool:
+    if stored is None:
+        return command.take_over or not cautious or command.delivery_count == 1
+    if stored.version != VERSION:
+        return False
+    if command.body_hash is not None and stored.body_hash not in (None, command.body_hash):
+        return False  # TR-47: another message under the same id
+    if stored.state is State.RETRYING:
+        return stored.locked_until <= now or stored.token == command.token
+    return command.take_over and stored.state is State.PROCESSING and stored.locked_until <= now
+
+
+def _complete(stored: Stored | None, command: Complete, now: float) -> tuple[Stored | None, Reply]:
+    if _held_by_another(stored, command):
+        return stored, _lost(stored, now)
+    if stored is not None and stored.state is State.COMPLETED:
+        return stored, _owned(stored, stored.seen(now), False)
+    completed = replace(
+        stored or _anew(command, now),
+        state=State.COMPLETED,
+        outcome=command.outcome,
+        before=None,
+        lease_until=now,
+        updated_at=now,
+        expires_at=now + command.history_ttl,
+    )
+    return completed, _owned(completed, stored.seen(now) if stored else None, False)
+
+
+def _release(stored: Stored | None, command: Release, now: float) -> tuple[Stored | None, Reply]:
+    undo = command.to is None
+    before = stored.seen(now) if stored else None
+    if undo and stored is not None and stored.by == command.token and stored.version == VERSION:
+        return stored, Reply(done=True, entry=before, token=command.token)  # undone before; the reply was lost
+    if _held_by_another(stored, command):
+        return stored, _lost(stored, now)
+    if stored is not None and stored.state not in ((State.PROCESSING,) if undo else OPEN):
+        return stored, Reply(done=False, entry=before)
+    if command.to is not None:
+        released = replace(
+            stored or _anew(command, now), state=command.to, reason=command.reason, before=None, **_lease(command, now)
+        )
+        return released, _owned(released, before, False)
+    left = None
+    if stored is not None and stored.before is not None:
+        left = replace(stored.before, by=command.token, updated_at=now, expires_at=now + command.history_ttl)
+    return left, Reply(done=True, entry=before, token=command.token)
+
+
+def _renew(stored: Stored | None, command: Renew, now: float) -> tuple[Stored | None, Reply]:
+    if _held_by_another(stored, command):
+        return stored, _lost(stored, now)
+    if stored is not None and stored.state not in (State.PROCESSING, State.RETRYING):
+        return stored, Reply(done=False, entry=stored.seen(now))
+    renewed = replace(stored or _anew(command, now), **_lease(command, now))
+    return renewed, _owned(renewed, stored.seen(now) if stored else None, False)
+
+
+def _park(stored: Stored | None, command: Park, now: float) -> tuple[Stored | None, Reply]:
+    before = stored.seen(now) if stored else None
+    if stored is not None and not _may_park(stored, command, now):
+        return stored, Reply(done=False, entry=before)
+    parked = stored or _anew(command, now)
+    if parked.state is not State.IN_DOUBT:
+        parked = replace(
+            parked,
+            state=State.IN_DOUBT,
+            reason=command.reason,
+            before=None,
+            by=command.token,
+            lease_until=now,
+            updated_at=now,
+            expires_at=math.inf,
+        )
+    elif parked.by != command.token:
+        parked = replace(parked, by=command.token, copies=parked.copies + 1, updated_at=now)
+    return parked, Reply(done=True, entry=before, token=parked.token, attempt=parked.attempt)
+
+
+def _may_park(stored: Stored, command: Park, now: float) -> bool:
+    if stored.version != VERSION:
+        return False
+    if stored.state in (State.IN_DOUBT, State.FAILED):
+        return True
+    return stored.state in OPEN and (stored.token == command.token or stored.locked_until <= now)
+
+
+OPEN = (State.PROCESSING, State.RETRYING, State.FAILED)
+"""States whose owner has not finished."""
+
+
 def _fence(stored: Stored | None, now: float) -> int:
     """Rises for the id: max(last + 1, the store's time in microseconds) (TR-39)."""
     return max(stored.fencing_token + 1 if stored else 0, int(now * 1_000_000))
 
 
-def _claim(stored: Stored | None, command: Claim, now: float, cautious: bool) -> tuple[Stored | None, Reply]:
-    if stored is not None and stored.version != VERSION:
-        return stored, Reply(done=False, entry=stored.seen(now), cautious=cautious)
-    if stored is not None and stored.token == command.token and stored.state is State.PROCESSING:
-        # The first reply was lost: answer as then (TR-39), and let the lease run from now.
-        before = None
-        if stored.planned:
-            before = replace(stored, state=State.RETRYING, attempt=stored.planned, lease_until=now).seen(now)
-        renewed = replace(stored, lease_until=now + command.lease, updated_at=now, expires_at=now + command.history_ttl)
-        return renewed, _owned(renewed, before, cautious)
-    if stored is not None and stored.body_hash != command.body_hash and None not in (stored.body_hash, command.body_hash):
-        return stored, Reply(done=False, entry=stored.seen(now), cautious=cautious)
-    if not _may_claim(stored, command, now, cautious):
-        return stored, Reply(done=False, entry=stored.seen(now) if stored else None, cautious=cautious)
-    claimed = Stored(
-        state=State.PROCESSING,
-        token=command.token,
-        fencing_token=_fence(stored, now),
-        lease_until=now + command.lease,
-        attempt=stored.attempt + 1 if stored else 1,
-        started_at=now,
-        updated_at=now,
-        expires_at=now + command.history_ttl,
-        planned=stored.attempt if stored and stored.state is State.RETRYING else 0,
-        owner=command.owner,
-        body_hash=command.body_hash if command.body_hash is not None else (stored.body_hash if stored else None),
-    )
-    return claimed, _owned(claimed, stored.seen(now) if stored else None, cautious)
+def _lease(command: Claim | Release | Renew, now: float) -> _Times:
+    return {
+        "lease_until": None if command.lease is None else now + command.lease,
+        "updated_at": now,
+        "expires_at": now + command.history_ttl,
+    }
 
 
-def _may_claim(stored: Stored | None, command: Claim, now: float, cautious: bool) -> bool:
-    if stored is None:
-        return not (cautious and command.delivery_count != 1) or command.take_over
-    if stored.state is State.RETRYING:
-        return stored.lease_until <= now
-    return command.take_over and stored.state is State.PROCESSING and stored.lease_until <= now
+def _held_by_another(stored: Stored | None, command: Command) -> bool:
+    """An entry of an unknown version counts as another's: it is never overwritten."""
+    return stored is not None and (stored.token != command.token or stored.version != VERSION)
 
 
 def _owned(stored: Stored, before: Entry | None, cautious: bool) -> Reply:
@@ -253,79 +363,8 @@ def _owned(stored: Stored, before: Entry | None, cautious: bool) -> Reply:
     )
 
 
-def _refused(stored: Stored, now: float) -> Reply:
-    """Another owner holds it."""
-    return Reply(done=False, entry=stored.seen(now), lease_lost=True)
-
-
-def _complete(stored: Stored | None, command: Complete, now: float) -> tuple[Stored | None, Reply]:
-    if stored is not None and (stored.token != command.token or stored.version != VERSION):
-        return stored, _refused(stored, now)
-    completed = replace(
-        stored or _anew(command, now),
-        state=State.COMPLETED,
-        outcome=command.outcome,
-        lease_until=now,
-        updated_at=now,
-        expires_at=now + command.history_ttl,
-    )
-    return completed, _owned(completed, stored.seen(now) if stored else None, False)
-
-
-def _release(stored: Stored | None, command: Release, now: float) -> tuple[Stored | None, Reply]:
-    if stored is not None and (stored.token != command.token or stored.version != VERSION):
-        return stored, _refused(stored, now)
-    if stored is not None and stored.state in (State.COMPLETED, State.IN_DOUBT):
-        return stored, Reply(done=False, entry=stored.seen(now))
-    before = stored.seen(now) if stored else None
-    times = {"lease_until": now + command.lease, "updated_at": now, "expires_at": now + command.history_ttl}
-    if command.to is not None:
-        released = replace(stored or _anew(command, now), state=command.to, reason=command.reason, **times)  # type: ignore[arg-type]
-        return released, _owned(released, before, False)
-    if stored is not None and stored.planned:
-        back = replace(stored, state=State.RETRYING, attempt=stored.planned, planned=0, **times)  # type: ignore[arg-type]
-        return back, _owned(back, before, False)
-    return None, Reply(done=True, entry=before, token=command.token)
-
-
-def _renew(stored: Stored | None, command: Renew, now: float) -> tuple[Stored | None, Reply]:
-    if stored is not None and (stored.token != command.token or stored.version != VERSION):
-        return stored, _refused(stored, now)
-    if stored is not None and stored.state not in (State.PROCESSING, State.RETRYING):
-        return stored, Reply(done=False, entry=stored.seen(now))
-    renewed = replace(
-        stored or _anew(command, now),
-        lease_until=now + command.lease,
-        updated_at=now,
-        expires_at=now + command.history_ttl,
-    )
-    return renewed, _owned(renewed, stored.seen(now) if stored else None, False)
-
-
-def _park(stored: Stored | None, command: Park, now: float) -> tuple[Stored | None, Reply]:
-    if stored is not None and stored.version != VERSION:
-        return stored, Reply(done=False, entry=stored.seen(now))
-    if stored is not None and stored.state is State.IN_DOUBT:
-        again = replace(stored, copies=stored.copies + 1, updated_at=now, expires_at=now + command.history_ttl)
-        return again, Reply(done=True, entry=stored.seen(now), token=stored.token, attempt=stored.attempt)
-    own = stored is not None and stored.token == command.token
-    free = (
-        stored is None
-        or stored.state is State.FAILED
-        or (stored.state in (State.PROCESSING, State.RETRYING) and stored.lease_until <= now)
-    )
-    if not own and not free:
-        return stored, Reply(done=False, entry=stored.seen(now) if stored else None)
-    parked = replace(
-        stored or _anew(command, now),
-        state=State.IN_DOUBT,
-        reason=command.reason,
-        lease_until=now,
-        updated_at=now,
-        expires_at=now + command.history_ttl,
-        copies=0,
-    )
-    return parked, Reply(done=True, entry=stored.seen(now) if stored else None, token=parked.token, attempt=parked.attempt)
+def _lost(stored: Stored | None, now: float) -> Reply:
+    return Reply(done=False, entry=stored.seen(now) if stored else None, lease_lost=True)
 
 
 def _anew(command: Command, now: float) -> Stored:
@@ -339,5 +378,5 @@ def _anew(command: Command, now: float) -> Stored:
         started_at=now,
         updated_at=now,
         expires_at=now,
-        owner=getattr(command, "owner", None),
+        owner=command.owner if isinstance(command, Park) else None,
     )

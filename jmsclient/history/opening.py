@@ -1,9 +1,68 @@
-"""From a history URL to a history. Filled in with the stores."""
+"""From a history URL to a history: `memory:`, `sqlite:PATH`, `redis://…`, `rediss://…`.
+
+Must not know how a history keeps anything. No secret enters an error (O09). Source: api.md, "History URLs"; rule TR-33.
+"""
 
 from __future__ import annotations
 
+from jmsclient.errors import ConfigurationError
 from jmsclient.history.contract import DocumentHistory
+
+KINDS = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB"
 
 
 def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
-    raise NotImplementedError
+    """Open the history that `url` names; `namespace` keeps the entries of unrelated workers apart (TR-33).
+
+    Raises ConfigurationError for a URL that names no history or one whose package is not installed, StoreError for a file that
+    cannot be used (nothing is written then). A server is called when the history is first used, not here. Thread-safe.
+    """
+    if not isinstance(url, str) or not url:
+        raise ConfigurationError(f"history {url!r}: expected a URL: {KINDS}")
+    if not namespace:
+        raise ConfigurationError("namespace='': expected a name; it keeps the entries of unrelated workers apart")
+    scheme, colon, rest = url.partition(":")
+    match scheme.lower() if colon else "":
+        case "memory":
+            return _memory(rest, namespace)
+        case "sqlite":
+            return _sqlite(rest, namespace)
+        case "redis" | "rediss":
+            return _redis(url, namespace)
+    raise ConfigurationError(f"history {without_secrets(url)!r}: unknown kind {scheme if colon else ''!r}; expected {KINDS}")
+
+
+def without_secrets(url: str) -> str:
+    """The URL without user, password and options, for errors."""
+    shown = url.partition("?")[0]
+    scheme, slashes, rest = shown.partition("://")
+    return f"{scheme}://***@{rest.rpartition('@')[2]}" if slashes and "@" in rest else shown
+
+
+def _memory(rest: str, namespace: str) -> DocumentHistory:
+    from jmsclient.history.memory import MemoryHistory
+
+    if rest not in ("", "//"):
+        raise ConfigurationError(f"history {'memory:' + rest!r}: a history in memory has no name or options; write memory:")
+    return MemoryHistory(namespace=namespace)
+
+
+def _sqlite(rest: str, namespace: str) -> DocumentHistory:
+    from jmsclient.history.sqlite import SqliteHistory
+
+    path = rest.removeprefix("//")
+    if not path or path == ":memory:" or "\0" in path:
+        raise ConfigurationError(f"history {'sqlite:' + rest!r}: expected sqlite:PATH with the path of a file, or memory:")
+    return SqliteHistory(path, namespace=namespace)
+
+
+def _redis(url: str, namespace: str) -> DocumentHistory:
+    try:
+        import redis as _  # only to tell whether it is there
+    except ImportError:
+        raise ConfigurationError(
+            f"history {without_secrets(url)!r}: the package redis is not installed; pip install 'jmsclient[redis]'"
+        ) from None
+    from jmsclient.history.redis import RedisHistory
+
+    return RedisHistory.from_url(url, namespace=namespace)
