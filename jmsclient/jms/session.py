@@ -328,14 +328,15 @@ class Session:
     def _start_dispatcher(self) -> None:
         if self._dispatcher is None and not self.closed:
             dispatcher = threading.Thread(target=self._dispatch, name=f"jmsclient-listener-{id(self):x}", daemon=True)
+            self._dispatcher = dispatcher  # before it runs: a listener may ask at once whose thread it is
             dispatcher.start()
-            self._dispatcher = dispatcher
 
     def _dispatch(self) -> None:
         """Hand messages to listeners, one at a time, in turn between the consumers."""
         pause = SystemBell()
+        me = get_ident()
         while not self.closed:
-            if not self.started:
+            if not self.started or self.owner != me:
                 self.bell.wait()
                 continue
             if self.inside:  # a call that came before the listener was set is still inside

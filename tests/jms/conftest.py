@@ -1,0 +1,85 @@
+"""The jms tests run on two backends, the scripted one with a thread of its own and the embedded one without."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jmsclient import Connection, MessageConsumer, connect
+from jmsclient.testing.scripted import ScriptedBackend
+
+
+@pytest.fixture(params=["embedded", "scripted"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A broker of its own for each test."""
+    if request.param == "embedded":
+        yield f"embedded:test-{secrets.token_hex(8)}"
+    else:
+        with ScriptedBackend() as backend:
+            yield backend.url
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[Connection]:
+    with connect(url, request_timeout=10.0) as connection:
+        yield connection
+
+
+@pytest.fixture
+def other(url: str, connection: Connection) -> Iterator[Connection]:
+    """A second connection to the same broker."""
+    with connect(url, request_timeout=10.0) as other:
+        yield other
+
+
+@pytest.fixture
+def put(connection: Connection) -> Callable[..., list[str]]:
+    """Send TEXT messages to a queue, from a session of its own."""
+
+    def put(*texts: str, queue: str = "Q", persistent: bool = True) -> list[str]:
+        with connection.create_session() as session:
+            return session.create_producer(queue, persistent=persistent).send_many(texts)
+
+    return put
+
+
+@pytest.fixture
+def rest(connection: Connection) -> Callable[..., list[tuple[str | None, int]]]:
+    """What is left on a queue: text and delivery count of each message."""
+
+    def rest(queue: str = "Q", wait: float = 0.3) -> list[tuple[str | None, int]]:
+        found = []
+        with connection.create_session() as session, session.create_consumer(queue) as consumer:
+            while (message := consumer.receive(wait)) is not None:
+                found.append((message.text, message.delivery_count))
+        return found
+
+    return rest
+
+
+def until(condition: Callable[[], object], timeout: float = 5.0) -> None:
+    """Wait for a condition, at most `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {timeout} s")
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    return until
+
+
+@pytest.fixture
+def balanced() -> Callable[[MessageConsumer], bool]:
+    """RA-26: fetched = delivered + buffered + held + released + purged + expired + discarded + refused."""
+
+    def balanced(consumer: MessageConsumer) -> bool:
+        c = consumer.intake.counters
+        return c.fetched == c.delivered + c.buffered + c.held + c.released + c.purged + c.expired + c.discarded + c.refused
+
+    return balanced

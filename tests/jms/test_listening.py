@@ -1,0 +1,341 @@
+"""Listeners and their close (P06; RA-16, RA-18 to RA-20, RA-22, RA-24, IF-12, IF-36)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jmsclient import (
+    AcknowledgeMode,
+    CloseReport,
+    CloseTimeout,
+    Connection,
+    IllegalStateError,
+    Message,
+    MessageConsumer,
+    connect,
+)
+from jmsclient.events import Event, subscribe
+
+Put = Callable[..., list[str]]
+Rest = Callable[..., list[tuple[str | None, int]]]
+Until = Callable[..., None]
+CURRENT = "queue:///Q?readAheadAllowed=YES&readAheadClosePolicy=DELIVER_CURRENT"
+ALL = "queue:///Q?readAheadAllowed=YES&readAheadClosePolicy=DELIVER_ALL"
+
+
+def test_a_listener_gets_messages_in_order_and_acknowledges(
+    connection: Connection, put: Put, rest: Rest, wait_until: Until
+) -> None:
+    seen: list[str | None] = []
+    session = connection.create_session()
+    session.create_consumer("Q", listener=lambda message: seen.append(message.text))
+    put("a", "b", "c")
+    wait_until(lambda: len(seen) == 3)
+    session.close()
+    assert seen == ["a", "b", "c"]
+    assert rest() == []
+
+
+def test_if12_a_listener_that_raises_makes_a_counted_attempt(connection: Connection, put: Put, wait_until: Until) -> None:
+    seen: list[tuple[str | None, int]] = []
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
+
+    def listen(message: Message) -> None:
+        seen.append((message.text, message.delivery_count))
+        if len(seen) < 3:
+            raise RuntimeError("no")
+
+    session = connection.create_session()
+    session.create_consumer("Q", listener=listen)
+    put("a")
+    wait_until(lambda: len(seen) == 3)
+    session.close()
+    unsubscribe()
+    assert seen == [("a", 1), ("a", 2), ("a", 3)]
+    assert [event.name for event in events].count("listener_failed") == 2
+
+
+def test_if39_a_taken_message_whose_listener_raised_is_gone(
+    connection: Connection, put: Put, rest: Rest, wait_until: Until
+) -> None:
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
+
+    def listen(message: Message) -> None:
+        raise RuntimeError("no")
+
+    session = connection.create_session()
+    consumer = session.create_consumer(ALL)
+    put("a", persistent=False)
+    wait_until(lambda: consumer.read_ahead.buffered_taken == 1)
+    consumer.listener = listen
+    wait_until(lambda: any("taken and is gone" in event.text for event in events))
+    unsubscribe()
+    session.close()
+    assert rest() == []
+
+
+def test_the_session_belongs_to_its_dispatcher_while_a_listener_is_set(connection: Connection, put: Put, wait_until: Until) -> None:
+    session = connection.create_session(AcknowledgeMode.CLIENT)
+    seen: list[str | None] = []
+
+    def listen(message: Message) -> None:
+        seen.append(message.text)
+        session.create_producer("OUT").send("from the listener")
+        message.acknowledge()
+
+    consumer = session.create_consumer("Q", listener=listen)
+    put("a")
+    wait_until(lambda: seen == ["a"])
+    for call in (lambda: consumer.receive(0), session.recover, lambda: session.create_consumer("Q2")):
+        with pytest.raises(IllegalStateError, match="dispatcher"):
+            call()
+    consumer.listener = None
+    assert session.create_consumer("OUT").receive(2) is not None
+
+
+def test_ra22_ending_the_listener_leaves_the_rest_in_the_buffer(connection: Connection, put: Put, wait_until: Until) -> None:
+    put("a", "b", "c")
+    session = connection.create_session()
+    entered, go = threading.Event(), threading.Event()
+
+    def listen(message: Message) -> None:
+        entered.set()
+        go.wait(5)
+
+    consumer = session.create_consumer("Q", listener=listen)
+    assert entered.wait(2)
+    consumer.listener = None
+    go.set()
+    wait_until(lambda: session.calling is None)
+    found = [consumer.receive(1) for _ in range(2)]
+    assert [message and message.text for message in found] == ["b", "c"]
+
+
+@pytest.mark.parametrize(("policy", "total", "report"), [(CURRENT, 2, (0, 3)), (ALL, 5, (3, 0))])
+def test_p06_close_inside_the_listener_taken(
+    connection: Connection, put: Put, rest: Rest, wait_until: Until, policy: str, total: int, report: tuple[int, int]
+) -> None:
+    put("m1", "m2", "m3", "m4", "m5", persistent=False)
+    seen: list[str | None] = []
+    running: list[int] = []
+    reports: list[CloseReport] = []
+    session = connection.create_session()
+    consumer = session.create_consumer(policy)
+    wait_until(lambda: consumer.read_ahead.buffered_taken == 5)
+
+    def listen(message: Message) -> None:
+        assert not running
+        running.append(1)
+        seen.append(message.text)
+        if message.text == "m2":
+            reports.append(consumer.close())
+            seen.append("after")
+        running.pop()
+
+    consumer.listener = listen
+    wait_until(lambda: consumer.closed)
+    assert seen[:3] == ["m1", "m2", "after"]
+    assert len(seen) == total + 1
+    assert (reports[0].delivered, reports[0].discarded) == report
+    session.close()
+    assert rest() == []
+
+
+def test_p06_close_inside_the_listener_kept(connection: Connection, put: Put, rest: Rest, wait_until: Until) -> None:
+    put("m1", "m2", "m3", "m4", "m5")
+    seen: list[str | None] = []
+    session = connection.create_session()
+    consumer: MessageConsumer
+
+    def listen(message: Message) -> None:
+        seen.append(message.text)
+        if message.text == "m2":
+            consumer.close()
+            seen.append("after")
+
+    connection.stop()
+    consumer = session.create_consumer("Q", listener=listen)
+    connection.start()
+    wait_until(lambda: consumer.closed)
+    assert seen == ["m1", "m2", "after"]
+    session.close()
+    assert rest() == [("m3", 1), ("m4", 1), ("m5", 1)]
+
+
+@pytest.mark.parametrize("what", ["session", "connection"])
+def test_p06_a_listener_cannot_close_session_or_connection(connection: Connection, put: Put, wait_until: Until, what: str) -> None:
+    errors: list[Exception] = []
+    session = connection.create_session()
+
+    def listen(message: Message) -> None:
+        try:
+            (session if what == "session" else connection).close()
+        except IllegalStateError as error:
+            errors.append(error)
+
+    session.create_consumer("Q", listener=listen)
+    put("a")
+    wait_until(lambda: errors)
+
+
+def test_ra18_deliver_all_hands_over_the_taken_and_releases_the_kept(
+    connection: Connection, put: Put, rest: Rest, wait_until: Until
+) -> None:
+    """RA-18: of N1 N2 P3 N4, P3 goes back and N4 is delivered."""
+    for text, persistent in (("N1", False), ("N2", False), ("P3", True), ("N4", False)):
+        put(text, persistent=persistent)
+    seen: list[str | None] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def listen(message: Message) -> None:
+        seen.append(message.text)
+        entered.set()
+        go.wait(5)
+
+    session = connection.create_session()
+    consumer = session.create_consumer(ALL)
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 4)
+    consumer.listener = listen
+    assert entered.wait(2)
+    threading.Timer(0.1, go.set).start()
+    report = consumer.close()
+    assert seen == ["N1", "N2", "N4"]
+    assert (report.released, report.discarded) == (1, 0)
+    session.close()
+    assert rest() == [("P3", 1)]
+
+
+def test_ra16_deliver_current_ends_with_the_running_call(connection: Connection, put: Put, wait_until: Until) -> None:
+    put("a", "b", "c", persistent=False)
+    seen: list[str | None] = []
+    entered, go = threading.Event(), threading.Event()
+
+    def listen(message: Message) -> None:
+        seen.append(message.text)
+        entered.set()
+        go.wait(5)
+
+    consumer = connection.create_session().create_consumer(CURRENT)
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
+    consumer.listener = listen
+    assert entered.wait(2)
+    threading.Timer(0.1, go.set).start()
+    assert consumer.close() == CloseReport(0, 0, 2)
+    assert seen == ["a"]
+
+
+def test_ra16_a_receivers_taken_messages_are_dropped_and_reported(connection: Connection, put: Put, wait_until: Until) -> None:
+    put("a", "b", persistent=False)
+    put("P")
+    consumer = connection.create_session().create_consumer(ALL)
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
+    assert consumer.close() == CloseReport(0, 1, 2)
+    assert consumer.read_ahead.discarded_on_close == 2
+
+
+def test_ra19_close_is_bounded_and_may_be_called_again(connection: Connection, put: Put, rest: Rest) -> None:
+    put("a")
+    entered, go = threading.Event(), threading.Event()
+
+    def listen(message: Message) -> None:
+        entered.set()
+        go.wait(10)
+
+    session = connection.create_session()
+    consumer = session.create_consumer("Q", listener=listen)
+    assert entered.wait(2)
+    began = time.monotonic()
+    with pytest.raises(CloseTimeout) as caught:
+        consumer.close(timeout=0.1)
+    assert caught.value.listener_running
+    assert time.monotonic() - began < 1.1
+    go.set()
+    consumer.close()
+    assert consumer.closed
+    session.close()
+    assert rest() == []
+
+
+def test_ra19_deliver_all_reports_how_many_are_left(connection: Connection, put: Put, wait_until: Until) -> None:
+    put("a", "b", "c", persistent=False)
+    entered, go = threading.Event(), threading.Event()
+    seen: list[str | None] = []
+
+    def listen(message: Message) -> None:
+        entered.set()
+        go.wait(10)
+        seen.append(message.text)
+
+    consumer = connection.create_session().create_consumer(ALL)
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
+    consumer.listener = listen
+    assert entered.wait(2)
+    with pytest.raises(CloseTimeout) as caught:
+        consumer.close(timeout=0.05)
+    assert caught.value.left == 2
+    go.set()
+    assert consumer.close().discarded == 0
+    assert seen == ["a", "b", "c"]
+
+
+def test_immediate_waits_for_nothing(connection: Connection, put: Put, rest: Rest, wait_until: Until) -> None:
+    put("a")
+    put("b", "c", persistent=False)
+    entered, go = threading.Event(), threading.Event()
+
+    def listen(message: Message) -> None:
+        entered.set()
+        go.wait(10)
+
+    session = connection.create_session()
+    consumer = session.create_consumer(ALL)
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
+    consumer.listener = listen
+    assert entered.wait(2)
+    began = time.monotonic()
+    assert consumer.close(immediate=True) == CloseReport(0, 0, 2)
+    assert time.monotonic() - began < 1
+    go.set()
+    wait_until(lambda: session.calling is None)
+    session.close()
+    assert rest() == []
+
+
+def test_ra20_stop_then_close_does_not_hang(url: str, put: Put) -> None:
+    """RA-20 (some repetitions; the conservation of each)."""
+    put(*[str(number) for number in range(50)], persistent=False)
+    for _ in range(20):
+        own = connect(url)
+        session = own.create_session()
+        consumer = session.create_consumer(ALL, listener=lambda message: None)
+        stopper = threading.Thread(target=own.stop)
+        stopper.start()
+        began = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - began < 1
+        stopper.join(2)
+        own.close()
+        numbers: Any = consumer.read_ahead
+        assert numbers.fetched == numbers.delivered + numbers.released + numbers.discarded_on_close
+
+
+def test_ra21_stop_and_start_under_load_loses_nothing(connection: Connection, put: Put, wait_until: Until) -> None:
+    seen: list[str | None] = []
+    session = connection.create_session()
+    session.create_consumer("Q", listener=lambda message: seen.append(message.text))
+    wanted = [str(number) for number in range(300)]
+    sender = threading.Thread(target=lambda: put(*wanted))
+    sender.start()
+    for _ in range(100):
+        connection.stop()
+        connection.start()
+    sender.join()
+    wait_until(lambda: len(seen) == 300)
+    assert seen == wanted
