@@ -20,11 +20,15 @@ from jmsclient import Worker
 worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace=20.0)
 
 
+def say(text: str) -> None:
+    print(text + "\\n", end="", flush=True)  # in one piece: handlers speak at once
+
+
 @worker.trigger("orders", concurrency={concurrency})
 def book(body: str) -> None:
-    print("begun", body, flush=True)
+    say("begun " + body)
     time.sleep({seconds})
-    print("ended", body, flush=True)
+    say("ended " + body)
 """
 
 
