@@ -15,7 +15,7 @@ from jmsclient.errors import InvalidDestinationError
 
 
 class ReadAheadAllowed(IntEnum):
-    """MQ's READAHEADALLOWED (RAALD): what the client's destination says. The three AS_ names are one number."""
+    """MQ's READAHEADALLOWED (RAALD): what the client's destination says. The three `AS_` names are one number."""
 
     AS_DEST = -1
     NO = 0
