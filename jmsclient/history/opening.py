@@ -58,11 +58,10 @@ def _sqlite(rest: str, namespace: str) -> DocumentHistory:
 
 def _redis(url: str, namespace: str) -> DocumentHistory:
     try:
-        import redis as _  # only to tell whether it is there
-    except ImportError:
+        from jmsclient.history.redis import RedisHistory
+    except ImportError as error:
         raise ConfigurationError(
-            f"history {without_secrets(url)!r}: the package redis is not installed; pip install 'jmsclient[redis]'"
-        ) from None
-    from jmsclient.history.redis import RedisHistory
+            f"history {without_secrets(url)!r}: the package redis is not installed; run: pip install 'jmsclient[redis]'"
+        ) from error
 
     return RedisHistory.from_url(url, namespace=namespace)

@@ -1,0 +1,246 @@
+-- The transitions of jmsclient/history/entries.py for a group of commands, in one atomic call; the same tests hold both.
+--
+-- KEYS: the set of triggers with parked messages; then for each trigger of the group the index of its parked messages (a sorted
+--   set by time); then the entries, one hash each.
+-- ARGV: the number of triggers; then for each command its verb, which trigger, which entry, token, history_ttl in ms, and:
+--   claim: lease, take_over, owner, body hash    complete: outcome    release: state or '', lease, reason
+--   renew: lease                                 park: reason, delivery count, owner, envelope
+--   Leases are microseconds from now, '' for none given. What may be absent is '' for absent, else '=' and the value.
+-- Answers: the server's time in microseconds, then for each command {done, lease lost, fencing token, attempt, token, entry}.
+--
+-- Fields of an entry: s state, t token, f fencing token, l lease until, a attempt, c created (started), u updated, o outcome,
+--   r reason, w who (owner), h body hash, n copies, v version, y left by; b and such a letter: what a claim was made over;
+--   e envelope, d delivery count, p parked at. Times in microseconds of this server. No l: locked as long as the key lives.
+--   The time to live of the key is the history_ttl; a parked entry has none.
+
+local VERSION = '1'
+local FIELDS = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'y', 'bs'}
+local OLD = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'r', 'w', 'h'}
+local OLD_FIELDS = {}
+for i, name in ipairs(OLD) do OLD_FIELDS[i] = 'b' .. name end
+
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+
+local function text(number) return string.format('%.0f', number) end
+
+local NOW = text(now)
+local cursor = 1
+
+local function take()
+  cursor = cursor + 1
+  return ARGV[cursor]
+end
+
+local function optional(value)
+  if value == '' then return false end
+  return string.sub(value, 2)
+end
+
+local function lease_field(lease)
+  if lease == '' then return '' end
+  return text(now + tonumber(lease))
+end
+
+local function locked_until(key, lease)
+  local number = tonumber(lease or '')
+  if number then return number end
+  local left = redis.call('PTTL', key)
+  if left < 0 then return 2 ^ 53 end
+  return now + left * 1000
+end
+
+-- An entry as it is kept, or nil. What is no entry of ours counts as one of an unknown version: it is never overwritten.
+local function load(key)
+  local values = redis.pcall('HMGET', key, unpack(FIELDS))
+  if values.err then return {s = 'unknown', v = '0', locked = 0} end
+  if not values[1] then return nil end
+  local entry = {}
+  for i, name in ipairs(FIELDS) do entry[name] = values[i] end
+  entry.locked = locked_until(key, entry.l)
+  return entry
+end
+
+local function seen(entry)
+  if not entry then return false end
+  return {entry.s, entry.t or '', entry.f or '0', text(entry.locked), entry.a or '1', entry.c or NOW, entry.u or NOW,
+    entry.o or false, entry.r or false, entry.w or false, entry.h or false, entry.n or '0', entry.v or '0'}
+end
+
+local function before_of(key, entry)
+  if not entry.bs then return nil end
+  local values = redis.call('HMGET', key, unpack(OLD_FIELDS))
+  local old = {v = VERSION}
+  for i, name in ipairs(OLD) do old[name] = values[i] end
+  old.locked = locked_until(key, old.l)
+  return old
+end
+
+local function fence(entry)
+  return math.max(entry and tonumber(entry.f) + 1 or 0, now)
+end
+
+local function put(fields, name, value)
+  if value then
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+end
+
+local function begun(token, entry, attempt, lease)
+  return {'s', 'processing', 't', token, 'f', text(fence(entry)), 'l', lease, 'a', attempt, 'c', NOW, 'u', NOW, 'v', VERSION}
+end
+
+-- Written anew where the entry was absent: evicted, expired, lost.
+local function ensure(key, entry, token)
+  if not entry then redis.call('HSET', key, unpack(begun(token, nil, '1', NOW))) end
+  return entry or {f = NOW, a = '1', t = token}
+end
+
+local function settle_claim(key, entry)
+  if entry.bs then redis.call('HDEL', key, unpack(OLD_FIELDS)) end
+end
+
+local function unlist(key, index)
+  redis.call('HDEL', key, 'e', 'd', 'p')
+  redis.call('ZREM', index, key)
+  if redis.call('EXISTS', index) == 0 then redis.call('SREM', KEYS[1], index) end
+end
+
+local function foreign(entry, token)
+  return entry and (entry.t ~= token or entry.v ~= VERSION)
+end
+
+local function owned(entry, before)
+  return {1, 0, tonumber(entry.f), tonumber(entry.a), entry.t, before}
+end
+
+local function refused(entry, lost)
+  return {0, lost and 1 or 0, 0, 1, '', seen(entry)}
+end
+
+local verbs = {}
+
+local function may_claim(entry, token, take_over, hash)
+  if not entry then return true end
+  if entry.v ~= VERSION or (hash and entry.h and entry.h ~= hash) then return false end
+  if entry.s == 'retrying' then return entry.locked <= now or entry.t == token end
+  return take_over and entry.s == 'processing' and entry.locked <= now
+end
+
+function verbs.claim(key, index, token, ttl)
+  local lease, take_over, owner, hash = lease_field(take()), take() == '1', optional(take()), optional(take())
+  local entry = load(key)
+  if entry and entry.v == VERSION and entry.s == 'processing' and entry.t == token then
+    local answer = owned(entry, seen(before_of(key, entry)))
+    redis.call('HSET', key, 'l', lease, 'u', NOW)
+    redis.call('PEXPIRE', key, ttl)
+    return answer
+  end
+  if not may_claim(entry, token, take_over, hash) then return refused(entry) end
+  local attempt = entry and tonumber(entry.a) + 1 or 1
+  local fields = begun(token, entry, attempt, lease)
+  put(fields, 'w', owner)
+  put(fields, 'h', hash or (entry and entry.h))
+  if entry then
+    for _, name in ipairs(OLD) do put(fields, 'b' .. name, entry[name]) end
+    redis.call('DEL', key)
+  end
+  redis.call('HSET', key, unpack(fields))
+  redis.call('PEXPIRE', key, ttl)
+  return {1, 0, tonumber(fields[6]), attempt, token, seen(entry)}
+end
+
+function verbs.complete(key, index, token, ttl)
+  local outcome = take()
+  local entry = load(key)
+  if foreign(entry, token) then return refused(entry, true) end
+  local before = seen(entry)
+  if entry and entry.s == 'completed' then return owned(entry, before) end
+  local kept = ensure(key, entry, token)
+  redis.call('HSET', key, 's', 'completed', 'o', outcome, 'l', NOW, 'u', NOW)
+  settle_claim(key, kept)
+  if kept.s == 'in_doubt' then unlist(key, index) end
+  redis.call('PEXPIRE', key, ttl)
+  return owned(kept, before)
+end
+
+local function undo(key, entry, token, ttl)
+  local before = seen(entry)
+  local old = entry and before_of(key, entry)
+  redis.call('DEL', key)
+  if old then
+    local fields = {'v', VERSION, 'y', token}
+    for _, name in ipairs(OLD) do put(fields, name, name == 'u' and NOW or old[name]) end
+    redis.call('HSET', key, unpack(fields))
+    redis.call('PEXPIRE', key, ttl)
+  end
+  return {1, 0, 0, 1, token, before}
+end
+
+function verbs.release(key, index, token, ttl)
+  local to, lease, reason = take(), lease_field(take()), optional(take())
+  local entry = load(key)
+  if to == '' and entry and entry.y == token and entry.v == VERSION then return {1, 0, 0, 1, token, seen(entry)} end
+  if foreign(entry, token) then return refused(entry, true) end
+  local open = not entry or entry.s == 'processing' or (to ~= '' and (entry.s == 'retrying' or entry.s == 'failed'))
+  if not open then return refused(entry) end
+  if to == '' then return undo(key, entry, token, ttl) end
+  local before = seen(entry)
+  local kept = ensure(key, entry, token)
+  settle_claim(key, kept)
+  if not reason then redis.call('HDEL', key, 'r') end
+  local fields = {'s', to, 'l', lease, 'u', NOW}
+  put(fields, 'r', reason)
+  redis.call('HSET', key, unpack(fields))
+  redis.call('PEXPIRE', key, ttl)
+  return owned(kept, before)
+end
+
+function verbs.renew(key, index, token, ttl)
+  local lease = lease_field(take())
+  local entry = load(key)
+  if foreign(entry, token) then return refused(entry, true) end
+  if entry and entry.s ~= 'processing' and entry.s ~= 'retrying' then return refused(entry) end
+  local before = seen(entry)
+  local kept = ensure(key, entry, token)
+  redis.call('HSET', key, 'l', lease, 'u', NOW)
+  redis.call('PEXPIRE', key, ttl)
+  return owned(kept, before)
+end
+
+local function may_park(entry, token)
+  if not entry then return true end
+  if entry.v ~= VERSION then return false end
+  if entry.s == 'in_doubt' or entry.s == 'failed' then return true end
+  return (entry.s == 'processing' or entry.s == 'retrying') and (entry.t == token or entry.locked <= now)
+end
+
+function verbs.park(key, index, token, ttl)
+  local reason, count, owner, envelope = take(), take(), optional(take()), take()
+  local entry = load(key)
+  if not may_park(entry, token) then return refused(entry) end
+  local before = seen(entry)
+  local kept = ensure(key, entry, token)
+  if kept.s ~= 'in_doubt' then
+    settle_claim(key, kept)
+    local fields = {'s', 'in_doubt', 'r', reason, 'l', NOW, 'u', NOW, 'y', token, 'e', envelope, 'd', count, 'p', NOW}
+    if not entry then put(fields, 'w', owner) end
+    redis.call('HSET', key, unpack(fields))
+    redis.call('PERSIST', key)
+    redis.call('ZADD', index, NOW, key)
+    redis.call('SADD', KEYS[1], index)
+  elseif kept.y ~= token then
+    redis.call('HSET', key, 'y', token, 'u', NOW, 'n', tonumber(kept.n or '0') + 1)
+  end
+  return {1, 0, 0, tonumber(kept.a), kept.t, before}
+end
+
+local triggers = tonumber(ARGV[1])
+local answers = {NOW}
+while cursor < #ARGV do
+  local verb, index, key = verbs[take()], KEYS[1 + tonumber(take())], KEYS[1 + triggers + tonumber(take())]
+  local token, ttl = take(), take()
+  answers[#answers + 1] = verb(key, index, token, ttl)
+end
+return answers
