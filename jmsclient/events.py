@@ -64,3 +64,8 @@ def emit(area: str, name: str, text: str, *, level: int = logging.INFO, **fields
                 listener(event)
             except Exception:
                 logger.exception("an event listener failed on %s", name)
+
+
+def wanted(area: str, level: int) -> bool:
+    """Whether anybody would hear an event: asked first where making its text costs something once a message."""
+    return bool(_listeners) or logging.getLogger(f"jmsclient.{area}").isEnabledFor(level)

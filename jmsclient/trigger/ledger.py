@@ -17,12 +17,13 @@ Answer = Callable[[Reply], None]
 
 
 class Ledger:
-    """`refused(command)` is called for each claim of a failed call."""
+    """See the module."""
 
-    def __init__(self, history: DocumentHistory, refused: Callable[[Claim], None]) -> None:
+    def __init__(self, history: DocumentHistory) -> None:
         self._history = history
-        self._refused = refused
         self._waiting: list[tuple[Command, Answer]] = []
+        self.unclaimed: list[Claim] = []
+        """Claims of a failed call, in the order asked; whoever reads them empties the list."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -31,40 +32,39 @@ class Ledger:
         """Send this with the next group; `answer` may add further commands."""
         self._waiting.append((command, answer))
 
-    def drop(self, token: str) -> bool:
-        """Forget what waits for this token (TR-50: given up); True if there was something."""
+    def forget(self, token: str) -> bool:
+        """Drop what waits for this token (TR-50: given up); True if there was something."""
         kept = [pair for pair in self._waiting if pair[0].token != token]
         found = len(kept) < len(self._waiting)
         self._waiting = kept
         return found
 
     def exchange(self) -> None:
-        """Send all that waits, and what the answers ask for in turn, until nothing does. Raises HistoryUnavailableError."""
+        """Send all that waits, and what the answers ask for in turn, until nothing does.
+
+        Raises HistoryUnavailableError; then `unclaimed` gives the claims that were not confirmed, and the rest waits here.
+        """
         while self._waiting:
             group, self._waiting = self._waiting, []
             try:
                 replies = self._history.exchange([command for command, _ in group])
             except HistoryUnavailableError:
-                self._keep(group)
+                self.unclaimed += [command for command, _ in group if isinstance(command, Claim)]
+                self._waiting = [_again(command, answer) for command, answer in group]
                 raise
             for (_, answer), reply in zip(group, replies, strict=True):
                 answer(reply)
 
-    def _keep(self, group: list[tuple[Command, Answer]]) -> None:
-        for command, answer in group:
-            if isinstance(command, Claim):
-                release = Release(
-                    trigger=command.trigger,
-                    id=command.id,
-                    source=command.source,
-                    token=command.token,
-                    history_ttl=command.history_ttl,
-                )
-                self._waiting.append((release, _nothing_to_do))
-                self._refused(command)
-            else:
-                self._waiting.append((command, answer))
+
+def _again(command: Command, answer: Answer) -> tuple[Command, Answer]:
+    """What is sent when the store answers again: the same command, or the release of a claim that may have been made."""
+    if not isinstance(command, Claim):
+        return command, answer
+    release = Release(
+        trigger=command.trigger, id=command.id, source=command.source, token=command.token, history_ttl=command.history_ttl
+    )
+    return release, _nothing_to_do
 
 
 def _nothing_to_do(_: Reply) -> None:
-    """A claim that may never have been made has been released; whoever asked was told long ago."""
+    """Whoever asked for the claim was told long ago that there is none."""

@@ -1,13 +1,12 @@
 """One trigger at work: claim → decide → run → complete → settle, a group at a time, on one thread.
 
-The pipeline thread is the only one that touches the trigger's buffer, history and timers. It takes as many messages as
-handlers are
-free, asks the history once for completions and next claims together, settles, hands work to the handlers and collects
-results; a
-completion never waits for a next message. Source: architecture.md "Triggers"; rules TR-28 to TR-46, TR-49, TR-50, TR-58, TR-66, TR-67.
+The pipeline thread is the only one that touches the trigger's buffer, history and timers. It takes as many messages as handlers
+are free, asks the history once for completions and next claims together, settles, hands work to the handlers and collects
+results; a completion never waits for a next message. Source: architecture.md "Triggers"; rules TR-28 to TR-46, TR-49, TR-50,
+TR-58, TR-66, TR-67.
 
-Every delivery is at any time in exactly one of these: the buffer, `_claiming`, `_running` (a handler or resolver has it, or its
-completion waits for the history), `_held` (decided again later), or settled.
+Every delivery is at any time in exactly one of these: the buffer, `_claiming`, the desk's `running`, `_held` (decided again
+later), `_late` (it came although demand was taken back), or settled.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from jmsclient.clock import Clock
+from jmsclient.clock import Bell, Clock
 from jmsclient.destination import Destination, ReadAheadClosePolicy
-from jmsclient.envelope import encode
-from jmsclient.errors import HistoryUnavailableError, IllegalStateError, JmsClientError, MessageFormatError
+from jmsclient.errors import ConnectionLostError, HistoryUnavailableError, IllegalStateError, JmsClientError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.history.contract import new_token, stored_id
-from jmsclient.history.entries import Claim, Complete, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import Claim, Renew, Reply, State
 from jmsclient.intake import Intake
 from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
-from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Arrival, Outcome, Verb
+from jmsclient.transport.contract import RELEASE, RETRY, Arrival
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.decision import (
     AskResolver,
@@ -44,13 +42,15 @@ from jmsclient.trigger.decision import (
 )
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
-from jmsclient.trigger.failure import failure_properties
-from jmsclient.trigger.ledger import Ledger
+from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.failing import Failing, SendCopy
+from jmsclient.trigger.in_doubt import InDoubtMessages
 from jmsclient.trigger.work import HandlerThreads, Work
 
 FIRST_PROBE = 1.0
 LONGEST_PROBE = 30.0
 DRAIN_TIMEOUT = 2.0
+MOVED_ON_PAUSE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,39 +74,45 @@ class Pipeline:
         *,
         call: Callable[[Message, Delivery], Any],
         send: Callable[[list[Gathered]], None],
-        dead_letter: Callable[[Destination, Message, dict[str, Any]], None],
+        send_copy: SendCopy,
         capabilities: Capabilities,
         clock: Clock,
         worker: str,
-        bell: Any,
+        bell: Bell,
         intake: Intake,
+        on_failed: Callable[[], None],
         provider_error_destination: Destination | None = None,
     ) -> None:
+        """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
+        `on_failed` is called when the pipeline ended without being told to (`error` says why)."""
         self.declaration = declaration
-        self.counters = Counters()
         self.error: BaseException | None = None
         self.suspended: str | None = None
         self._call = call
         self._send = send
-        self._dead_letter = dead_letter
-        self._capabilities = capabilities
+        self._delayed_release = capabilities.delayed_release
         self._clock = clock
         self._worker = worker
         self._bell = bell
         self._intake = intake
-        self._error_destination = declaration.error_destination or provider_error_destination
-        self._ledger = Ledger(declaration.history, self._claim_unanswered) if declaration.history else None
+        self._on_failed = on_failed
+        self._desk = Desk(declaration, intake, clock)
+        self._in_doubt = InDoubtMessages(self._desk, run=self._new, moved_on=self._moved_on)
+        self._failing = Failing(
+            self._desk,
+            send_copy=send_copy,
+            error_destination=declaration.error_destination or provider_error_destination,
+            rejects=capabilities.reject == "dead_letter",
+            park=self._in_doubt.park,
+        )
+        self._handlers = HandlerThreads(declaration.name, declaration.concurrency, self._execute, bell)
+        self._thread = threading.Thread(target=self._run, name=f"jmsclient-{declaration.name}-pipeline", daemon=True)
         self._claiming: dict[str, Work] = {}
-        self._running: dict[int, Work] = {}
         self._ready: list[Work] = []
-        self._accepted: list[Arrival] = []
-        self._others: list[tuple[Arrival, Outcome]] = []
-        self._held: list[tuple[float, int, Arrival]] = []
-        self._late: list[Arrival] = []
-        self._order = count()
         self._busy = 0
-        self._handlers: HandlerThreads | None = None
-        self._thread: threading.Thread | None = None
+        self._held: list[tuple[float, int, Arrival]] = []
+        self._order = count()
+        self._late: list[Arrival] = []
         self._stopping = False
         self._emptying = False
         self._stop_deadline: float | None = None
@@ -118,12 +124,15 @@ class Pipeline:
         self._discarded_at_stop = 0
         self._warned_no_id = False
 
+    @property
+    def counters(self) -> Counters:
+        """TR-65."""
+        return self._desk.counters
+
     # -- from any thread --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        name = self.declaration.name
-        self._handlers = HandlerThreads(name, self.declaration.concurrency, self._execute, self._bell)
-        self._thread = threading.Thread(target=self._run, name=f"jmsclient-{name}-pipeline", daemon=True)
+        self._handlers.begin()
         self._thread.start()
 
     def stop(self, deadline: float | None) -> None:
@@ -135,7 +144,6 @@ class Pipeline:
 
     def join(self) -> TriggerReport:
         """Wait until it has stopped."""
-        assert self._thread is not None
         self._thread.join()
         report = self._intake.close(self._clock.monotonic() + 5.0)
         return TriggerReport(
@@ -143,7 +151,7 @@ class Pipeline:
             finished=self._finished - self._finished_at_stop,
             released=self._released_at_stop + report.released,
             discarded=self._discarded_at_stop + report.discarded,
-            unfinished=len(self._running),
+            unfinished=len(self._desk.running),
         )
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -152,7 +160,7 @@ class Pipeline:
         try:
             while not self._ended():
                 self.step()
-            self._settle()
+            self._desk.settle()
         except BaseException as error:  # noqa: BLE001  kept in `error`, which stop() reports
             self.error = error
             emit(
@@ -164,13 +172,14 @@ class Pipeline:
             )
         finally:
             self._give_back_all()
-            if self._handlers is not None:
-                self._handlers.stop(0.0 if self._running else 1.0)
+            self._handlers.stop(0.0 if self._desk.running else 1.0)
+            if self.error is not None:
+                self._on_failed()
 
     def step(self) -> None:
         """One turn: everything that is due now, one call to the history, then wait for the bell or the next due time."""
-        if self._intake.closed_error is not None:
-            raise self._intake.closed_error
+        if self._intake.ended:
+            raise self._intake.closed_error or ConnectionLostError("the provider closed the receiver")
         now = self._clock.monotonic()
         if self._stopping and not self._emptying:
             self._begin_to_stop()
@@ -178,9 +187,8 @@ class Pipeline:
         self._watch(now)
         self._take(now)
         self._exchange(now)
-        self._settle()
+        self._desk.settle()
         self._dispatch()
-        assert self._handlers is not None
         if not self._handlers.finished and not self._could_take() and not self._ended():
             self._bell.wait(self._pause())
 
@@ -189,15 +197,15 @@ class Pipeline:
             return False
         if self._stop_deadline is not None and self._clock.monotonic() >= self._stop_deadline:
             return True
-        waiting = bool(self._ledger) or self._intake.buffered > 0
-        return self._emptying and not self._running and not self._claiming and not waiting
+        waiting = bool(self._desk.ledger) or self._intake.buffered > 0
+        return self._emptying and not self._desk.running and not self._claiming and not waiting
 
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
-        due = [work.renew_at for work in self._running.values() if work.renew_at is not None]
+        due = [work.renew_at for work in self._desk.running.values() if work.renew_at is not None]
         due += [
             work.started + self.declaration.options.resolver_timeout
-            for work in self._running.values()
+            for work in self._desk.running.values()
             if work.question is not None and not work.given_up
         ]
         due += [at for at in (self._probe_at, self._stop_deadline if self._stopping else None) if at is not None]
@@ -242,11 +250,10 @@ class Pipeline:
             key = history_id(arrival.content)
         except MessageFormatError as error:
             work = Work(arrival, message, None, None, new_token())
-            self._running[id(work)] = work
-            work.error = error
-            self._failed(work)
+            self._desk.keep(work)
+            self._failing.failed(work, error)
             return
-        checked = self._ledger is not None and (arrival.persistent or declaration.non_persistent == "check")
+        checked = self._desk.ledger is not None and (arrival.persistent or declaration.non_persistent == "check")
         if checked and key is None:
             self._tell_no_id(message)
         if not checked or key is None:
@@ -257,22 +264,18 @@ class Pipeline:
         self._claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
 
     def _claim(self, work: Work, *, take_over: bool) -> None:
-        assert self._ledger is not None
+        assert self._desk.ledger is not None
         declaration = self.declaration
         self._claiming[work.token] = work
         command = Claim(
-            **self._key(work),
+            **self._desk.key(work),
             lease=declaration.lease,
             history_ttl=declaration.history_ttl,
             delivery_count=work.arrival.delivery_count,
             take_over=take_over,
             owner=self._worker,
         )
-        self._ledger.add(command, lambda reply: self._claim_answered(work, reply))
-
-    def _key(self, work: Work) -> dict[str, Any]:
-        assert work.id is not None
-        return {"trigger": self.declaration.name, "id": work.id, "source": work.source, "token": work.token}
+        self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply))
 
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         del self._claiming[work.token]
@@ -294,13 +297,8 @@ class Pipeline:
         if declaration.options.max_run_time is not None:
             work.renew_until = now + declaration.options.max_run_time
         if reply.entry is not None and reply.entry.state is State.PROCESSING:
-            self.counters.abandoned += 1
+            self._desk.counters.abandoned += 1
         self._decided(work, New(reply.attempt))
-
-    def _claim_unanswered(self, command: Claim) -> None:
-        """The history did not answer: no claim, nothing ran, the message goes back to the head of the buffer (TR-49)."""
-        work = self._claiming.pop(command.token)
-        self._intake.put_back([work.arrival])
 
     def _classify(self, work: Work, reply: Reply | None, *, has_history: bool, has_resolver: bool | None = None) -> Decision:
         work.entry = reply.entry if reply else None
@@ -322,51 +320,57 @@ class Pipeline:
             case Duplicate(unfinished=True):
                 work.token = work.entry.token if work.entry else work.token
                 work.claimed = True
-                self._running[id(work)] = work
-                self._finish_failed(work, "unfinished", None)
+                self._desk.keep(work)
+                self._failing.dead_letter(work, "unfinished", None)
             case Duplicate():
-                self.counters.duplicate += 1
-                self._tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
-                self._accept(work)
+                self._desk.counters.duplicate += 1
+                self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
+                self._desk.accept(work)
             case InDoubt(reason=reason):
-                self._in_doubt(work, reason)
+                self._in_doubt.carry_out(work, reason, self._failing)
             case InProgress(until=until):
                 self._in_progress(work, until)
             case AskResolver():
                 work.question = decision
                 work.started = self._clock.monotonic()
-                self.counters.resolver_calls += 1
-                self._running[id(work)] = work
+                self._desk.counters.resolver_calls += 1
+                self._desk.keep(work)
                 self._ready.append(work)
 
     def _new(self, work: Work) -> None:
-        self._running[id(work)] = work
+        self._desk.keep(work)
         if work.arrival.delivery_count > self.declaration.max_deliveries:  # TR-58
-            self._tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
-            self._finish_failed(work, "delivery_limit", None)
+            self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
+            self._failing.dead_letter(work, "delivery_limit", None)
             return
-        self.counters.new += 1
-        self._tell("new", work, logging.DEBUG, f"is New: attempt {work.attempt}")
+        self._desk.counters.new += 1
+        self._desk.tell("new", work, logging.DEBUG, f"is New: attempt {work.attempt}")
         work.question = None
         work.started = self._clock.monotonic()
         self._ready.append(work)
 
+    def _moved_on(self, work: Work, reply: Reply) -> None:
+        """The entry changed between decision and parking: decide again, without asking the resolver a second time (TR-56)."""
+        decision = self._classify(work, reply, has_history=True, has_resolver=False)
+        settled = isinstance(decision, Duplicate | InProgress)
+        self._decided(work, decision if settled else InProgress(MOVED_ON_PAUSE))
+
     def _in_progress(self, work: Work, until: float) -> None:
-        self.counters.in_progress += 1
+        self._desk.counters.in_progress += 1
         if self.declaration.in_progress == "in_doubt":
-            self._in_doubt(work, "in_progress")
+            self._in_doubt.carry_out(work, "in_progress", self._failing)
             return
         delay = min(until, self.declaration.options.in_progress_delay)
-        self._running.pop(id(work), None)
-        if self._capabilities.delayed_release and not self.declaration.serial:
-            self._others.append((work.arrival, replace(RELEASE, delay=delay)))
+        self._desk.drop(work)
+        if self._delayed_release and not self.declaration.serial:
+            self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
             return
         self._hold(work.arrival, delay)
 
     def _hold(self, arrival: Arrival, delay: float) -> None:
         """Keep it unsettled and out of the buffer's order until the delay is over (TR-67); at most half the window."""
         if len(self._held) >= max(1, self.declaration.window // 2):
-            self._others.append((arrival, RELEASE))
+            self._desk.leave(arrival, RELEASE)
             self._intake.stop()
             return
         if self.declaration.serial and not self._held:
@@ -379,57 +383,9 @@ class Pipeline:
             )
         heapq.heappush(self._held, (self._clock.monotonic() + delay, next(self._order), arrival))
 
-    def _in_doubt(self, work: Work, reason: str) -> None:
-        declaration = self.declaration
-        self._running[id(work)] = work
-        if reason != "parked":
-            self.counters.in_doubt += 1
-            self._tell("in_doubt", work, logging.WARNING, f"is In Doubt ({reason}): {declaration.policy}")
-        if reason == "id_reused":
-            self.counters.id_reused += 1
-        match declaration.policy:
-            case "park":
-                self._park(work, reason)
-            case "acknowledge":
-                self._accept(work)
-            case "redeliver":
-                self._give_back(work, RETRY)
-            case "run":
-                self._new(work)
-            case "dead_letter":
-                self._copy_to_error_destination(work, f"in_doubt: {reason}", None, then=lambda: self._accept(work))
-
-    def _park(self, work: Work, reason: str) -> None:
-        assert self._ledger is not None
-        if work.id is None:  # each such copy gets an id of its own (TR-32)
-            work.id, work.source = f"none:{new_token()}", "made-up"
-        command = Park(
-            **self._key(work),
-            envelope=encode(work.arrival.content),
-            reason=reason,
-            delivery_count=work.arrival.delivery_count,
-            history_ttl=self.declaration.history_ttl,
-            owner=work.entry.owner if work.entry else None,
-        )
-        self._ledger.add(command, lambda reply: self._parked(work, reply))
-
-    def _parked(self, work: Work, reply: Reply) -> None:
-        if reply.done:
-            self.counters.parked += 1
-            self._accept(work)
-            return
-        # The entry has moved on since it was read: decide again, without asking the resolver a second time (TR-56).
-        self._running.pop(id(work), None)
-        decision = self._classify(work, reply, has_history=True, has_resolver=False)
-        if isinstance(decision, InDoubt):
-            self._give_back(work, RETRY)
-        else:
-            self._decided(work, decision if not isinstance(decision, New) else InProgress(0.1))
-
     # -- results of handlers and resolvers --------------------------------------------------------------------------
 
     def _collect(self, now: float) -> None:
-        assert self._handlers is not None
         finished = self._handlers.finished
         while finished:
             work = finished.popleft()
@@ -437,141 +393,48 @@ class Pipeline:
             if work.question is not None:
                 self._resolved(work)
             elif work.error is not None:
-                self._failed(work)
+                self._finished += 1
+                self._failing.failed(work, work.error)
             else:
                 self._succeeded(work)
 
     def _succeeded(self, work: Work) -> None:
         self._finished += 1
-        if not work.claimed:
-            self.counters.completed += 1
-            self._accept(work)
-            return
-        self._complete(work, "done")
-
-    def _complete(self, work: Work, outcome: str) -> None:
-        assert self._ledger is not None
-        work.renew_at = None
-        command = Complete(**self._key(work), outcome=outcome, history_ttl=self.declaration.history_ttl)
-        self._ledger.add(command, lambda reply: self._completed(work, reply))
-
-    def _completed(self, work: Work, reply: Reply) -> None:
-        if reply.lease_lost:
-            self._lease_lost(work)
-            return
-        self.counters.completed += 1
-        self._accept(work)
-
-    def _lease_lost(self, work: Work) -> None:
-        """Another owner holds the entry: nothing is acknowledged; the delivery goes back (TR-39, TR-66)."""
-        self.counters.lease_lost += 1
-        self._tell("lease_lost", work, logging.ERROR, "was taken over by another owner: given back")
-        self._give_back(work, RETRY)
-
-    def _failed(self, work: Work) -> None:
-        error = work.error
-        assert error is not None
-        self._finished += 1
-        self.counters.failed += 1
-        self._tell("handler_failed", work, logging.ERROR, f"failed: {type(error).__name__}: {error}", exc=error)
-        match self.declaration.on_error:
-            case "dead_letter":
-                self._finish_failed(work, "handler_failed", error)
-            case "redeliver":
-                self._release(work, State.RETRYING, lambda: self._give_back(work, self._retry_outcome(work, error)))
-            case "acknowledge":
-                if work.claimed:
-                    self._complete(work, "failed")
-                else:
-                    self._accept(work)
-
-    def _retry_outcome(self, work: Work, error: BaseException) -> Outcome:
-        properties = failure_properties(
-            work.message, self.declaration.destination.address, "handler_failed", error, self._clock.wall()
-        )
-        return replace(RETRY, reason=f"{type(error).__name__}", properties=properties)
-
-    def _finish_failed(self, work: Work, reason: str, error: BaseException | None) -> None:
-        """TR-45: entry `failed`, a full copy with the reason to the error destination, then `completed`, then accept."""
-        self.counters.dead_lettered += 1
-        if self._error_destination is not None:
-            self._release(
-                work,
-                State.FAILED,
-                lambda: self._copy_to_error_destination(
-                    work, reason, error, then=lambda: self._complete(work, "failed") if work.claimed else self._accept(work)
-                ),
-            )
-        elif self._capabilities.reject == "dead_letter":
-            properties = failure_properties(work.message, self.declaration.destination.address, reason, error, self._clock.wall())
-            outcome = Outcome(verb=Verb.DEAD_LETTER, reason=reason, properties=properties)
-            self._release(work, State.FAILED, lambda: self._give_back(work, outcome))
-        else:
-            self._park(work, "failed")
-
-    def _copy_to_error_destination(self, work: Work, reason: str, error: BaseException | None, *, then: Callable[[], None]) -> None:
-        destination = self._error_destination
-        properties = failure_properties(work.message, self.declaration.destination.address, reason, error, self._clock.wall())
-        if destination is None:
-            self._give_back(work, Outcome(verb=Verb.DEAD_LETTER, reason=reason, properties=properties))
-            return
-        try:
-            self._dead_letter(destination, work.message, properties)
-        except JmsClientError as failure:
-            self._tell("dead_letter_failed", work, logging.ERROR, f"cannot be sent to {destination.address}: {failure}")
-            self._give_back(work, RETRY)
-            return
-        then()
-
-    def _release(self, work: Work, to: State, then: Callable[[], None]) -> None:
-        """Write what is planned for a claimed message before it leaves; without a claim there is nothing to write."""
-        work.renew_at = None
-        if not work.claimed:
-            then()
-            return
-        assert self._ledger is not None
-        command = Release(**self._key(work), to=to, reason=str(to.value), history_ttl=self.declaration.history_ttl)
-
-        def answered(reply: Reply) -> None:
-            if reply.lease_lost:
-                self._lease_lost(work)
-            else:
-                then()
-
-        self._ledger.add(command, answered)
+        self._desk.complete(work, "done")
 
     def _resolved(self, work: Work) -> None:
         if work.given_up:  # it timed out and was decided without the answer
-            self._running.pop(id(work), None)
+            self._desk.drop(work)
             return
         question = work.question
         assert question is not None
         if work.error is not None:
-            self.counters.resolver_errors += 1
-            self._tell("resolver_failed", work, logging.ERROR, f"the resolver failed: {work.error}", exc=work.error)
+            self._desk.counters.resolver_errors += 1
+            self._desk.tell("resolver_failed", work, logging.ERROR, f"the resolver failed: {work.error}", error=work.error)
             work.error = None
-            self._in_doubt(work, "resolver_failed")
+            self._in_doubt.carry_out(work, "resolver_failed", self._failing)
             return
         answer = work.answer[0] if isinstance(work.answer, tuple) and work.answer else work.answer
         try:
             decision = question.after_resolver(answer)
         except IllegalStateError as error:
-            self.counters.resolver_errors += 1
-            self._tell("resolver_failed", work, logging.ERROR, str(error))
-            self._in_doubt(work, "resolver_failed")
+            self._desk.counters.resolver_errors += 1
+            self._desk.tell("resolver_failed", work, logging.ERROR, str(error))
+            self._in_doubt.carry_out(work, "resolver_failed", self._failing)
             return
         counter = f"resolver_{answer.value}"
         setattr(self.counters, counter, getattr(self.counters, counter) + 1)
-        self._tell("resolved", work, logging.INFO, f"is {answer.name}, says the resolver", answer=answer.value)
-        self._running.pop(id(work), None)
+        self._desk.tell("resolved", work, logging.INFO, f"is {answer.name}, says the resolver", answer=answer.value)
+        self._desk.drop(work)
         checked = work.entry is not None or question.reason == "history_lost"
         if isinstance(decision, New) and checked:
             self._claim(work, take_over=True)
         elif isinstance(decision, Duplicate) and work.entry is not None:
             # Say so in the entry, under the token of the run that left it, so that no further copy has to ask.
-            self._running[id(work)] = work
+            self._desk.keep(work)
             work.token = work.entry.token
-            self._complete(work, "resolver: duplicate")
+            work.claimed = True
+            self._desk.complete(work, "resolver: duplicate")
         else:
             work.question = None if isinstance(decision, New) else work.question
             self._decided(work, decision)
@@ -580,7 +443,7 @@ class Pipeline:
 
     def _watch(self, now: float) -> None:
         """Renew leases, give up on a resolver that takes too long, resume what was withheld."""
-        for work in list(self._running.values()):
+        for work in list(self._desk.running.values()):
             if work.renew_at is not None and work.renew_at <= now:
                 self._renew(work, now)
             asked = work.question is not None and not work.given_up
@@ -593,7 +456,7 @@ class Pipeline:
         if work.renew_until is not None and now >= work.renew_until:
             work.renew_at = None
             return
-        assert self._ledger is not None
+        assert self._desk.ledger is not None
         work.renew_at = now + self.declaration.lease / 3
 
         def answered(reply: Reply) -> None:
@@ -601,30 +464,32 @@ class Pipeline:
                 work.lease_until = self._clock.monotonic() + self.declaration.lease
             elif work.renew_at is not None:
                 work.renew_at = None
-                self._tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
+                self._desk.tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
 
-        command = Renew(**self._key(work), lease=self.declaration.lease, history_ttl=self.declaration.history_ttl)
-        self._ledger.add(command, answered)
+        command = Renew(**self._desk.key(work), lease=self.declaration.lease, history_ttl=self.declaration.history_ttl)
+        self._desk.ledger.add(command, answered)
 
     def _resolver_timed_out(self, work: Work) -> None:
         """TR-56: In Doubt. The thread stays busy until the resolver returns; the message does not wait for it."""
-        self.counters.resolver_errors += 1
-        self._tell("resolver_timed_out", work, logging.ERROR, "the resolver took too long")
+        self._desk.counters.resolver_errors += 1
+        self._desk.tell("resolver_timed_out", work, logging.ERROR, "the resolver took too long")
         stand_in = Work(work.arrival, work.message, work.id, work.source, work.token)
         stand_in.entry = work.entry
         work.given_up = True
-        self._in_doubt(stand_in, "resolver_timed_out")
+        self._in_doubt.carry_out(stand_in, "resolver_timed_out", self._failing)
 
     def _exchange(self, now: float) -> None:
-        if self._ledger is None or (self._probe_at is not None and now < self._probe_at):
+        if self._desk.ledger is None or (self._probe_at is not None and now < self._probe_at):
             return
         probing = self._probe_at is not None
         try:
-            if probing and not self._ledger:
+            if probing and not self._desk.ledger:
                 assert self.declaration.history is not None
                 self.declaration.history.lookup_many(self.declaration.name, [("probe", "probe")])
-            self._ledger.exchange()
+            self._desk.ledger.exchange()
         except HistoryUnavailableError as error:
+            unclaimed, self._desk.ledger.unclaimed = self._desk.ledger.unclaimed, []
+            self._intake.put_back([self._claiming.pop(claim.token).arrival for claim in unclaimed])
             self._suspend(error)
             return
         if probing:
@@ -633,7 +498,7 @@ class Pipeline:
     def _suspend(self, error: HistoryUnavailableError) -> None:
         """TR-49: nothing is claimed, what is buffered goes back uncounted, and the history is probed until it answers."""
         now = self._clock.monotonic()
-        self.counters.store_errors += 1
+        self._desk.counters.store_errors += 1
         if self._probe_at is None:
             self.suspended = "history_unavailable"
             self._probe_pause = FIRST_PROBE
@@ -648,11 +513,11 @@ class Pipeline:
         self._withhold()
         self._probe_at = now + self._probe_pause
         self._probe_pause = min(LONGEST_PROBE, self._probe_pause * 2)
-        for work in list(self._running.values()):  # TR-50
+        for work in list(self._desk.running.values()):  # TR-50
             over = work.claimed and work.renew_at is None and work.lease_until <= now
-            if over and self._ledger is not None and self._ledger.drop(work.token):
-                self._tell("completed_not_recorded", work, logging.ERROR, "ran, but the history could not be told: given back")
-                self._give_back(work, RETRY)
+            if over and self._desk.ledger is not None and self._desk.ledger.forget(work.token):
+                self._desk.tell("completed_not_recorded", work, logging.ERROR, "ran, but the history could not be told: given back")
+                self._desk.give_back(work, RETRY)
 
     def _resume(self) -> None:
         self._probe_at = None
@@ -669,30 +534,11 @@ class Pipeline:
 
     # -- settling and starting --------------------------------------------------------------------------------------
 
-    def _accept(self, work: Work) -> None:
-        self._running.pop(id(work), None)
-        self._accepted.append(work.arrival)
-
-    def _give_back(self, work: Work, outcome: Outcome) -> None:
-        self._running.pop(id(work), None)
-        self._others.append((work.arrival, outcome))
-
-    def _settle(self) -> None:
-        """All accepts of this turn in one call; the rest one by one."""
-        if self._accepted:
-            accepted, self._accepted = self._accepted, []
-            self._intake.settle(accepted, ACCEPT)
-        if self._others:
-            others, self._others = self._others, []
-            for arrival, outcome in others:
-                self._intake.settle([arrival], outcome)
-
     def _dispatch(self) -> None:
         if not self._ready:
             return
         ready, self._ready = self._ready, []
         self._intake.handing_over([work.arrival for work in ready if work.question is None])
-        assert self._handlers is not None
         self._busy += len(ready)
         self._handlers.start(ready)
 
@@ -756,7 +602,7 @@ class Pipeline:
         """The last word on every delivery this pipeline still has, whatever ended it (TR-66). Those that still run are left to
         the close of the receiver, which counts them."""
         try:
-            self._settle()
+            self._desk.settle()
             unstarted = [work.arrival for work in (*self._claiming.values(), *self._ready)]
             unstarted += [arrival for _, _, arrival in self._held] + self._late
             if unstarted:
@@ -766,32 +612,8 @@ class Pipeline:
 
     # -- telling ----------------------------------------------------------------------------------------------------
 
-    def _tell(
-        self,
-        name: str,
-        work: Work,
-        level: int,
-        text: str,
-        *,
-        exc: BaseException | None = None,
-        answer: str | None = None,
-    ) -> None:
-        emit(
-            "trigger",
-            name,
-            f"trigger {self.declaration.name!r}: message {work.id or work.message.message_id} {text}",
-            level=level,
-            trigger=self.declaration.name,
-            message_id=work.message.message_id,
-            id=work.id,
-            delivery_count=work.arrival.delivery_count,
-            attempt=work.attempt,
-            error_type=type(exc).__name__ if exc else None,
-            answer=answer,
-        )
-
     def _tell_no_id(self, message: Message) -> None:
-        self.counters.no_id += 1
+        self._desk.counters.no_id += 1
         if not self._warned_no_id:  # once, not once a message (D05)
             self._warned_no_id = True
             emit(

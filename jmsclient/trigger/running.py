@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jmsclient.clock import Clock
@@ -27,7 +28,15 @@ class RunningTrigger:
     clock: Clock
 
     @classmethod
-    def start(cls, declaration: Declaration, transport: Transport, *, worker: str, clock: Clock) -> RunningTrigger:
+    def start(
+        cls,
+        declaration: Declaration,
+        transport: Transport,
+        *,
+        worker: str,
+        clock: Clock,
+        on_failed: Callable[[], None],
+    ) -> RunningTrigger:
         """Open the receiver and start the pipeline. Raises ConfigurationError where TR-45 has nowhere to put a failed message,
         and what the transport raises."""
         deadline = clock.deadline(30.0)
@@ -69,12 +78,13 @@ class RunningTrigger:
             declaration,
             call=bind(declaration.function),
             send=outbox.send_gathered,
-            dead_letter=outbox.dead_letter,
+            send_copy=outbox.dead_letter,
             capabilities=capabilities,
             clock=clock,
             worker=worker,
             bell=bell,
             intake=intake,
+            on_failed=on_failed,
             provider_error_destination=getattr(receiver, "error_destination", None),
         )
         intake.attach(receiver)

@@ -77,6 +77,9 @@ class HandlerThreads:
         self._threads = [
             threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
         ]
+
+    def begin(self) -> None:
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 

@@ -8,6 +8,7 @@ Source: api.md "Triggers and workers"; rules TR-28, TR-45, RA-16; case O01.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -212,7 +213,11 @@ class Worker:
                 self._living.__enter__()
             for declaration in declarations:
                 self.triggers[declaration.name] = RunningTrigger.start(
-                    declaration, self._transport, worker=f"{socket.gethostname()}:{os.getpid()}", clock=self._clock
+                    declaration,
+                    self._transport,
+                    worker=f"{socket.gethostname()}:{os.getpid()}",
+                    clock=self._clock,
+                    on_failed=self._bell.ring,
                 )
         except BaseException:
             self._close(0.0)
@@ -224,7 +229,7 @@ class Worker:
         goes back, then everything is closed. Returns what became of it all. Stopping a stopped worker is silent."""
         report = self._close(self.grace if timeout is None else timeout)
         for line in report.lines():
-            emit("worker", "stopped", line, worker=self.name)
+            emit("worker", "stopped", line, level=logging.DEBUG, worker=self.name)
         return report
 
     def run(self) -> StopReport:

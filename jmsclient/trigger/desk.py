@@ -1,0 +1,148 @@
+"""Where a trigger's deliveries are while they are its own, and how each of them leaves.
+
+A delivery that was taken from the buffer is `running` (a handler or resolver has it, or what it ended as waits for the
+history) until
+`accept` or `give_back`; settlements gather and go out once a turn. Touched by the pipeline thread only. Rules TR-39, TR-45, TR-66.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from jmsclient.clock import Clock
+from jmsclient.events import emit, wanted
+from jmsclient.history.entries import Complete, Release, Reply, State
+from jmsclient.intake import Intake
+from jmsclient.transport.contract import ACCEPT, RELEASE, Arrival, Outcome, Verb
+from jmsclient.trigger.counters import Counters
+from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.ledger import Ledger
+from jmsclient.trigger.work import Work
+
+
+class Desk:
+    """What the rooms of one trigger share: its declaration, clock, intake, ledger, counters and running work."""
+
+    def __init__(self, declaration: Declaration, intake: Intake, clock: Clock) -> None:
+        self.declaration = declaration
+        self.intake = intake
+        self.clock = clock
+        self.counters = Counters()
+        self.ledger = Ledger(declaration.history) if declaration.history is not None else None
+        self.running: dict[int, Work] = {}
+        self._accepted: list[Arrival] = []
+        self._others: list[tuple[Arrival, Outcome]] = []
+
+    # -- who has it -------------------------------------------------------------------------------------------------
+
+    def keep(self, work: Work) -> None:
+        """It is running from here on."""
+        self.running[id(work)] = work
+
+    def drop(self, work: Work) -> None:
+        """It is not running any more, and whoever calls this puts it somewhere else."""
+        self.running.pop(id(work), None)
+
+    # -- how it leaves ----------------------------------------------------------------------------------------------
+
+    def accept(self, work: Work) -> None:
+        self.drop(work)
+        self._accepted.append(work.arrival)
+
+    def give_back(self, work: Work, outcome: Outcome) -> None:
+        """Back to the provider; what no handler saw goes back uncounted, whatever `outcome` says of retrying."""
+        self.drop(work)
+        unseen = outcome.verb is Verb.RETRY and not work.arrival.handed_over
+        self.leave(work.arrival, RELEASE if unseen else outcome)
+
+    def leave(self, arrival: Arrival, outcome: Outcome) -> None:
+        """Settle this with the turn."""
+        self._others.append((arrival, outcome))
+
+    def settle(self) -> None:
+        """All accepts of this turn in one call; the rest one by one."""
+        if self._accepted:
+            accepted, self._accepted = self._accepted, []
+            self.intake.settle(accepted, ACCEPT)
+        if self._others:
+            others, self._others = self._others, []
+            for arrival, outcome in others:
+                self.intake.settle([arrival], outcome)
+
+    # -- what the history is told before it leaves --------------------------------------------------------------------
+
+    def key(self, work: Work) -> dict[str, Any]:
+        """What every command about this work begins with."""
+        assert work.id is not None
+        return {"trigger": self.declaration.name, "id": work.id, "source": work.source, "token": work.token}
+
+    def complete(self, work: Work, outcome: str) -> None:
+        """Write `completed`, then accept. Without a claim there is nothing to write."""
+        work.renew_at = None
+        if not work.claimed:
+            self.counters.completed += 1
+            self.accept(work)
+            return
+        assert self.ledger is not None
+        command = Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl)
+        self.ledger.add(command, lambda reply: self._completed(work, reply))
+
+    def _completed(self, work: Work, reply: Reply) -> None:
+        if reply.lease_lost:
+            self.lease_lost(work)
+            return
+        self.counters.completed += 1
+        self.accept(work)
+
+    def release(self, work: Work, to: State, then: Callable[[], None]) -> None:
+        """Write what is planned for it (`retrying`, `failed`), then do it. Without a claim there is nothing to write."""
+        work.renew_at = None
+        if not work.claimed:
+            then()
+            return
+        assert self.ledger is not None
+
+        def answered(reply: Reply) -> None:
+            if reply.lease_lost:
+                self.lease_lost(work)
+            else:
+                then()
+
+        command = Release(**self.key(work), to=to, reason=to.value, history_ttl=self.declaration.history_ttl)
+        self.ledger.add(command, answered)
+
+    def lease_lost(self, work: Work) -> None:
+        """Another owner holds the entry: nothing is acknowledged; the delivery goes back (TR-39, TR-66)."""
+        self.counters.lease_lost += 1
+        self.tell("lease_lost", work, logging.ERROR, "was taken over by another owner: given back")
+        self.give_back(work, Outcome(verb=Verb.RETRY, reason="lease_lost"))
+
+    # -- telling ----------------------------------------------------------------------------------------------------
+
+    def tell(
+        self,
+        name: str,
+        work: Work,
+        level: int,
+        text: str,
+        *,
+        error: BaseException | None = None,
+        answer: str | None = None,
+    ) -> None:
+        """One event about one message; `text` goes on after "message ID"."""
+        if wanted("trigger", level):
+            emit(
+                "trigger",
+                name,
+                f"trigger {self.declaration.name!r}: message {work.id or work.message.message_id} {text}",
+                level=level,
+                trigger=self.declaration.name,
+                message_id=work.message.message_id,
+                id=work.id,
+                delivery_count=work.arrival.delivery_count,
+                attempt=work.attempt,
+                error_type=type(error).__name__ if error else None,
+                answer=answer,
+            )

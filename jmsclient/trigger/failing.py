@@ -1,0 +1,97 @@
+"""What becomes of a message that cannot be processed: its handler raised, it was delivered too often, its body does not fit.
+
+dead_letter: entry `failed`, a full copy with the reason to the error destination, `completed`, accept; a delivery that
+finds `failed`
+goes on from there, so that a kill between two of these steps loses nothing. Touched by the pipeline thread only. Rules TR-45, R09.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from jmsclient.destination import Destination
+from jmsclient.errors import JmsClientError
+from jmsclient.history.entries import State
+from jmsclient.message import Message, PropertyValue
+from jmsclient.transport.contract import RETRY, Outcome, Verb
+from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.failure import failure_properties
+from jmsclient.trigger.work import Work
+
+SendCopy = Callable[[Destination, Message, dict[str, Any]], None]
+
+
+class Failing:
+    """`send_copy` sends a copy to an error destination; `error_destination` is the trigger's or the provider's (None: neither
+    is known); `rejects` says that the provider dead-letters by itself when told to; `park` is the last resort."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        send_copy: SendCopy,
+        error_destination: Destination | None,
+        rejects: bool,
+        park: Callable[[Work, str], None],
+    ) -> None:
+        self._desk = desk
+        self._send_copy = send_copy
+        self._error_destination = error_destination
+        self._rejects = rejects
+        self._park = park
+
+    def failed(self, work: Work, error: BaseException) -> None:
+        """Its handler raised `error`, or it cannot be read: do what `on_error` says."""
+        desk = self._desk
+        desk.counters.failed += 1
+        desk.tell("handler_failed", work, logging.ERROR, f"failed: {type(error).__name__}: {error}", error=error)
+        match desk.declaration.on_error:
+            case "dead_letter":
+                self.dead_letter(work, "handler_failed", error)
+            case "redeliver":
+                outcome = replace(RETRY, reason=type(error).__name__, properties=self._properties(work, "handler_failed", error))
+                desk.release(work, State.RETRYING, lambda: desk.give_back(work, outcome))
+            case "acknowledge":
+                desk.complete(work, "failed")
+
+    def dead_letter(self, work: Work, reason: str, error: BaseException | None) -> None:
+        """All steps of it, from `failed` to accept (TR-45)."""
+        desk = self._desk
+        desk.counters.dead_lettered += 1
+        if self._error_destination is not None:
+            desk.release(
+                work,
+                State.FAILED,
+                lambda: self.copy(work, reason, error, then=lambda: desk.complete(work, "failed")),
+            )
+        elif self._rejects:
+            desk.release(work, State.FAILED, lambda: self._reject(work, reason, error))
+        else:
+            self._park(work, "failed")
+
+    def copy(self, work: Work, reason: str, error: BaseException | None, *, then: Callable[[], None]) -> None:
+        """A full copy to the error destination, then `then`; where the copy cannot be sent, the message goes back."""
+        desk = self._desk
+        destination = self._error_destination
+        if destination is None:
+            self._reject(work, reason, error)
+            return
+        try:
+            self._send_copy(destination, work.message, self._properties(work, reason, error))
+        except JmsClientError as failure:
+            desk.tell("dead_letter_failed", work, logging.ERROR, f"cannot be sent to {destination.address}: {failure}")
+            desk.give_back(work, RETRY)
+            return
+        then()
+
+    def _reject(self, work: Work, reason: str, error: BaseException | None) -> None:
+        properties = self._properties(work, reason, error)
+        self._desk.give_back(work, Outcome(verb=Verb.DEAD_LETTER, reason=reason, properties=properties))
+
+    def _properties(self, work: Work, reason: str, error: BaseException | None) -> dict[str, PropertyValue]:
+        desk = self._desk
+        address = desk.declaration.destination.address
+        return failure_properties(work.message, address, reason, error, desk.clock.wall())

@@ -1,0 +1,73 @@
+"""What is done with a message that is In Doubt: the trigger's policy, and parking a full copy of it in the history (TR-34).
+
+Touched by the pipeline thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from jmsclient.envelope import encode
+from jmsclient.history.contract import new_token
+from jmsclient.history.entries import Park, Reply
+from jmsclient.transport.contract import RETRY
+from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.failing import Failing
+from jmsclient.trigger.work import Work
+
+
+class InDoubtMessages:
+    """`run` is what policy `run` does; `moved_on` decides again where the entry changed between decision and parking."""
+
+    def __init__(self, desk: Desk, *, run: Callable[[Work], None], moved_on: Callable[[Work, Reply], None]) -> None:
+        self._desk = desk
+        self._run = run
+        self._moved_on = moved_on
+
+    def carry_out(self, work: Work, reason: str, failing: Failing) -> None:
+        """Do what the policy says. `reason` is `parked` for a further copy of a parked message, which is counted only."""
+        desk = self._desk
+        desk.keep(work)
+        policy = desk.declaration.policy
+        if reason != "parked":
+            desk.counters.in_doubt += 1
+            desk.tell("in_doubt", work, logging.WARNING, f"is In Doubt ({reason}): {policy}")
+        if reason == "id_reused":
+            desk.counters.id_reused += 1
+        match policy:
+            case "park":
+                self.park(work, reason)
+            case "acknowledge":
+                desk.accept(work)
+            case "redeliver":
+                desk.give_back(work, RETRY)
+            case "run":
+                self._run(work)
+            case "dead_letter":
+                failing.copy(work, f"in_doubt: {reason}", None, then=lambda: desk.accept(work))
+
+    def park(self, work: Work, reason: str) -> None:
+        """Keep a full copy together with the entry, in one step, then accept."""
+        desk = self._desk
+        assert desk.ledger is not None
+        work.renew_at = None
+        if work.id is None:  # each such copy gets an id of its own (TR-32)
+            work.id, work.source = f"none:{new_token()}", "made-up"
+        command = Park(
+            **desk.key(work),
+            envelope=encode(work.arrival.content),
+            reason=reason,
+            delivery_count=work.arrival.delivery_count,
+            history_ttl=desk.declaration.history_ttl,
+            owner=work.entry.owner if work.entry else None,
+        )
+        desk.ledger.add(command, lambda reply: self._parked(work, reply))
+
+    def _parked(self, work: Work, reply: Reply) -> None:
+        if reply.done:
+            self._desk.counters.parked += 1
+            self._desk.accept(work)
+        else:
+            self._desk.drop(work)
+            self._moved_on(work, reply)
