@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from jmsclient.destination import Destination, Topic
+from jmsclient.destination import Destination, Queue, Topic
 from jmsclient.envelope import encode
 from jmsclient.errors import (
     ConnectionLostError,
@@ -192,7 +192,8 @@ def _check_spec(spec: ReceiverSpec) -> None:
 
 
 class EmbeddedReceiver(Receiver):
-    """A receiver. `default_read_ahead` is the DEFREADA of its queue (RA-1)."""
+    """A receiver. `default_read_ahead` is the DEFREADA of its queue (RA-1), `error_destination` where that queue's failed messages
+    go (TR-45)."""
 
     def __init__(self, session: EmbeddedSession, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> None:
         self._session = session
@@ -203,7 +204,9 @@ class EmbeddedReceiver(Receiver):
             return broker.closing.open_outlet(name, session.group, self, sink, pre_settled=spec.pre_settled)
 
         self.outlet = broker.steps.ask(attach, deadline)
-        self.default_read_ahead = self.outlet.line.queue.settings.default_read_ahead
+        settings = self.outlet.line.queue.settings
+        self.default_read_ahead = settings.default_read_ahead
+        self.error_destination = None if settings.error_destination is None else Queue(settings.error_destination)
 
     def request(self, count: int) -> None:
         broker, outlet = self._broker, self.outlet

@@ -1,9 +1,8 @@
 """Announce each departure exactly once: the worker of `jmsclient demo`.
 
 Run it as `jmsclient run announcer:worker --app-dir examples/departures` with DEPARTURES_DIR (a folder for its files) and
-DEPARTURES_HISTORY
-(a history URL) set. Its effect is one row an announcement in a ledger of its own; the resolver looks there when a delivery may
-have been announced before.
+DEPARTURES_HISTORY (a history URL) set. Its effect is one row an announcement in a ledger of its own; the resolver looks there
+when a delivery may have been announced before.
 """
 
 import json

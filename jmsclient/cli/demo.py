@@ -1,10 +1,8 @@
-"""`jmsclient demo`: every departure announced exactly once, although a sender repeats itself and the worker is killed three
-times.
+"""`jmsclient demo`: every departure announced exactly once, with a sender that repeats itself and a worker killed three times.
 
 It sends real departures into a durable embedded queue, runs the worker of `examples/departures` as a process of its own,
-kills it with
-SIGKILL while handlers run, starts it again, and balances the books at the end. It knows the public API and the command line
-only.
+kills it with SIGKILL while handlers run, starts it again, and balances the books at the end. It knows the public API and the
+command line only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From a handler's annotations to its arguments: `Message`, `Delivery`, and one body parameter.
 
 The plan is made once, when the trigger is declared; a handler that cannot be called that way is refused there. A body that
-does not
-fit raises MessageFormatError naming the field; the trigger treats that as a fatal error, so it is dead-lettered, never a crash.
+does not fit raises MessageFormatError naming the field; the trigger treats that as a fatal error, so it is dead-lettered,
+never a crash.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where a trigger's deliveries are while they are its own, and how each of them leaves.
 
 A delivery that was taken from the buffer is `running` (a handler or resolver has it, or what it ended as waits for the
-history) until
-`accept` or `give_back`; settlements gather and go out once a turn. Touched by the pipeline thread only. Rules TR-39, TR-45, TR-66.
+history) until `accept` or `give_back`; settlements gather and go out once a turn. Touched by the pipeline thread only. Rules
+TR-39, TR-45, TR-66.
 """
 
 from __future__ import annotations

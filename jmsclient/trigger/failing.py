@@ -1,8 +1,8 @@
 """What becomes of a message that cannot be processed: its handler raised, it was delivered too often, its body does not fit.
 
-dead_letter: entry `failed`, a full copy with the reason to the error destination, `completed`, accept; a delivery that
-finds `failed`
-goes on from there, so that a kill between two of these steps loses nothing. Touched by the pipeline thread only. Rules TR-45, R09.
+dead_letter: entry `failed`, a full copy with the reason to the error destination, `completed`, accept; a delivery that finds
+`failed` goes on from there, so that a kill between two of these steps loses nothing. Touched by the pipeline thread only.
+Rules TR-45, R09.
 """
 
 from __future__ import annotations

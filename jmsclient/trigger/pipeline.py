@@ -628,8 +628,7 @@ class Pipeline:
 
 def history_id(content: Content) -> tuple[str, str] | None:
     """The id a history knows a message by, and where it came from (TR-32): the `uuid` property if it is a non-empty scalar,
-    else
-    JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
+    else JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
     uuid = content.properties().get("uuid")
     if isinstance(uuid, str | int | float) and not isinstance(uuid, bool) and str(uuid).strip():
         return stored_id(str(uuid)), "uuid"

@@ -1,8 +1,7 @@
 """Signals of a worker that runs as a program (the command line's, never installed by importing the library).
 
-First SIGTERM or Ctrl-C: stop gently, then say what became of every buffered message. Second: end the drain at once, exit
-code 130,
-what runs stays unacknowledged. Third: killed. Source: api.md "Command line"; cases O01, O02.
+First SIGTERM or Ctrl-C: stop gently, then say what became of every buffered message. Second: end the drain at once, exit code
+130, what runs stays unacknowledged. Third: killed. Source: api.md "Command line"; cases O01, O02.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class Signals:
 
 def run_with_signals(worker: Worker) -> int:
     """Run the worker in the main thread until a signal ends it; returns the exit code: 0 clean, 1 when a handler outlasted
-    the grace
-    period, 130 when the drain was cut short. Raises what `Worker.run` raises."""
+    the grace period, 130 when the drain was cut short. Raises what `Worker.run` raises."""
     signals = Signals(worker)
     before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -1,8 +1,7 @@
 """A worker: declares triggers, connects, runs their pipelines, and stops them gently.
 
 It installs no signal handlers (the command line does, see `shutdown`) and its threads are named and joined. `trigger`,
-`start`, `stop`
-and `run` belong to one thread; `request_stop` may be called from any thread and from a signal handler.
+`start`, `stop` and `run` belong to one thread; `request_stop` may be called from any thread and from a signal handler.
 Source: api.md "Triggers and workers"; rules TR-28, TR-45, RA-16; case O01.
 """
 

@@ -1,8 +1,7 @@
 """Run as a program by test_kill.py: one worker that kills itself with SIGKILL at a named step of a delivery, or runs to the end.
 
 Arguments: store, history URL, effects file, trigger name, step (`before_claim`, `after_claim`, `after_effect`,
-`after_complete`, `never`).
-Prints the trigger's counters as JSON when it ends by itself.
+`after_complete`, `never`). Prints the trigger's counters as JSON when it ends by itself.
 """
 
 from __future__ import annotations
