@@ -27,11 +27,12 @@ _local = threading.local()
 
 def ledger() -> sqlite3.Connection:
     """This thread's connection to the ledger."""
-    if not hasattr(_local, "connection"):
-        _local.connection = sqlite3.connect(LEDGER, timeout=10, isolation_level=None)
-        _local.connection.execute("PRAGMA journal_mode=WAL")
-        _local.connection.execute("CREATE TABLE IF NOT EXISTS announcements (departure TEXT, at REAL)")
-    return _local.connection
+    connection: sqlite3.Connection | None = getattr(_local, "connection", None)
+    if connection is None:
+        connection = _local.connection = sqlite3.connect(LEDGER, timeout=10, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS announcements (departure TEXT, at REAL)")
+    return connection
 
 
 def already_announced(request: ResolverRequest) -> tuple[Status, str]:

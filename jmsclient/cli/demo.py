@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from jmsclient import Message, connect
-from jmsclient.errors import ConfigurationError
+from jmsclient.errors import ConfigurationError, JmsClientError
 from jmsclient.history import DocumentHistory, open_history
 
 KILLS = 3
@@ -113,6 +113,12 @@ class WorkerProcess:
         return code
 
 
+def last_line(log: Path) -> str:
+    """What the worker said last; its folder may be gone when this is read."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+
+
 def run_until_finished(folder: Path, history_url: str, history: DocumentHistory, total: int, chance: random.Random) -> int:
     """Run the worker, kill it at three random points with a handler running, let it finish. Returns the number of kills."""
     kills = 0
@@ -127,7 +133,7 @@ def run_until_finished(folder: Path, history_url: str, history: DocumentHistory,
             bar = progress.add_task("announcing", total=total)
             while time.monotonic() < end_at:
                 if worker.process.poll() is not None:
-                    raise ConfigurationError(f"the worker ended by itself; see {folder / 'worker.log'}")
+                    raise JmsClientError(f"the worker ended by itself: {last_line(folder / 'worker.log')}")
                 states = history.statistics()
                 finished = states.get("completed", 0) + states.get("in_doubt", 0)
                 in_flight = states.get("processing", 0)
