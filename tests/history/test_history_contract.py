@@ -60,8 +60,7 @@ def test_tr39_a_repeated_take_over_shows_the_abandoned_run_again(history: Docume
 
 def test_tr39_the_fencing_number_rises_with_each_owner(history: DocumentHistory) -> None:
     numbers = [history.claim(T, "1", token="0", lease=0.0).fencing_token]
-    for token in "123":
-        numbers.append(history.claim(T, "1", token=token, lease=0.0, take_over=True).fencing_token)
+    numbers += [history.claim(T, "1", token=token, lease=0.0, take_over=True).fencing_token for token in "123"]
     history.release(T, "1", token="3")
     numbers.append(history.claim(T, "1", token="4", take_over=True).fencing_token)
     assert numbers == sorted(set(numbers))
@@ -238,8 +237,16 @@ def test_tr45_failed_is_remembered_until_it_is_completed(history: DocumentHistor
     assert state(history, "1") is State.COMPLETED
 
 
+def test_a_release_tells_its_own_reason_only(history: DocumentHistory) -> None:
+    history.release(T, "1", token="a", to=State.RETRYING, reason="first")
+    history.release(T, "1", token="a", to=State.FAILED)
+    entry = history.lookup(T, "1")
+    assert entry is not None
+    assert (entry.state, entry.reason) == (State.FAILED, None)
+
+
 def test_a_release_to_another_state_is_refused_before_anything_is_sent(history: DocumentHistory) -> None:
-    with pytest.raises(ValueError, match="RETRYING or State.FAILED"):
+    with pytest.raises(ValueError, match=r"RETRYING or State\.FAILED"):
         history.release(T, "1", token="a", to=State.COMPLETED)
 
 

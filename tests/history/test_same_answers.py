@@ -1,6 +1,7 @@
 """Whatever the commands, every store answers as `entries.apply` does: the Redis script repeats it, the others run it.
 
-Leases are long or over, so that the time between two commands does not matter; what depends on the time of day is compared in shape.
+Leases are long or over, so that the time between two commands does not matter; what depends on the time of day is compared in
+shape.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from jmsclient.history import Claim, Complete, DocumentHistory, Entry, Park, Rel
 from jmsclient.history.entries import Command, Stored, apply
 from jmsclient.history.redis import RedisHistory
 
-IDS = st.sampled_from(["1", "2"])
+IDS = st.sampled_from(["1", "1", "1", "2"])
 TOKENS = st.sampled_from(["a", "b", "c"])
 LEASES = st.sampled_from([0.0, -10.0, 1000.0])
 WORDS = st.sampled_from([None, "", "why", "=é"])
@@ -120,7 +121,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield opened
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(groups=GROUPS)
 def test_tr38_every_store_answers_as_the_pure_transitions(store: DocumentHistory, groups: list[list[Command]]) -> None:
     model = Model()
