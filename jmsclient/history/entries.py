@@ -1,8 +1,8 @@
 """What a document history keeps about one message, and how each command changes it. Pure: time comes in as an argument.
 
 Must know no store, clock or thread. An entry says *started*, never *received*. `apply` is the one description of the
-transitions; the memory and SQLite histories run it,
-and the Redis script repeats it and is held to it by the same tests. Source: rules TR-34 to TR-46 and TR-57.
+transitions; the memory and SQLite histories run it, and the Redis script repeats it and is held to it by the same tests.
+Source: rules TR-34 to TR-46 and TR-57.
 """
 
 from __future__ import annotations

@@ -188,6 +188,8 @@ class RedisHistory(DocumentHistory):
 
 _VERBS: dict[type[Command], str] = {Claim: "claim", Complete: "complete", Release: "release", Renew: "renew", Park: "park"}
 
+_STATES = {state.value.encode(): state for state in State}
+
 
 def _settings(url: str) -> dict[str, Any]:
     """What the URL says, and what it cannot change: no retries, whole bytes, the time limit (TR-39, TR-49)."""
@@ -269,7 +271,7 @@ def _looked_up(fields: Any, left: int, now: int) -> Entry | None:
 def _entry(fields: Sequence[Any], now: int) -> Entry:
     state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version = fields
     return Entry(
-        state=_state(state),
+        state=_STATES.get(state, State.UNKNOWN),
         token=_text(token) or "",
         fencing_token=int(fence or 0),
         lease_left=max(0, int(lease) - now) / 1_000_000,
@@ -283,13 +285,6 @@ def _entry(fields: Sequence[Any], now: int) -> Entry:
         updated=max(0, now - int(updated or now)) / 1_000_000,
         version=int(version or 0),
     )
-
-
-def _state(value: bytes) -> State:
-    try:
-        return State(value.decode())
-    except ValueError:  # of a version that this one does not know
-        return State.UNKNOWN
 
 
 def _text(value: bytes | None) -> str | None:
