@@ -260,6 +260,15 @@ class Intake:
             discarded = sum(not arrival.persistent for arrival in taken)
             self.buffer.discarded += discarded
             self.buffer.delivered += len(taken) - discarded
+        for arrival in taken:
+            if arrival.persistent:
+                emit(
+                    "intake",
+                    "struck",
+                    "acknowledged, but an exception struck before receive returned it, and its consumer was closed",
+                    level=logging.WARNING,
+                    message_id=arrival.content.message_id,
+                )
         return discarded
 
     # -- the end ----------------------------------------------------------------------------------------------------

@@ -142,6 +142,7 @@ class MessageConsumer:
         self._client = session.acknowledge_mode is AcknowledgeMode.CLIENT
         self._active = False  # a receive is inside
         self._pending: Arrival | None = None  # handed over, or about to be; None again only when the caller has it
+        self._accepting = False  # the acknowledge of `_pending` is on its way, or may be
         self._in_hand: Arrival | None = None  # AUTO: what the running `for` loop works on
         self._listener: MessageListener | None = None
         self._closing = False
@@ -186,8 +187,10 @@ class MessageConsumer:
         if self._client:
             self._session.unacknowledged.append(arrival)
         elif not arrival.settled:
+            self._accepting = True
             arrival.receiver.settle((arrival,), ACCEPT)
         self._buffer.delivered += 1
+        self._accepting = False
         self._pending = None
         return message
 
@@ -313,6 +316,10 @@ class MessageConsumer:
         arrival = self._pending
         if arrival is not None:
             self._session.unacknowledged.undo(arrival)
+            if self._accepting:  # whether the provider has it is not known, so it gets it (again), and this one counts as taken
+                arrival.receiver.settle((arrival,), ACCEPT)
+                arrival.settled = True
+                self._accepting = False
             if not (self._queue and self._queue[0] is arrival):
                 arrival.handed_over = False
                 self._queue.appendleft(arrival)

@@ -1,0 +1,212 @@
+"""IF-40: exceptions raised from signal handlers at random points strand nothing, hang nothing, hold no lock; close from a handler;
+forks."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from jmsclient import AcknowledgeMode, Connection, IllegalStateError, Session, connect
+from jmsclient.events import subscribe
+from jmsclient.testing.scripted import ScriptedBackend
+
+SECONDS = 2.0
+BATCH = 2000
+
+
+class Struck(Exception):  # noqa: N818  it is what the handler raises, no error
+    """Raised by the signal handler."""
+
+
+@contextmanager
+def lightning(dice: random.Random, shortest: float = 0.00005, longest: float = 0.002) -> Iterator[Callable[[], None]]:
+    """Strikes once after each call of what it gives, at a random moment."""
+
+    def strike(number: int, frame: Any) -> None:
+        raise Struck
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        yield lambda: signal.setitimer(signal.ITIMER_REAL, dice.uniform(shortest, longest))  # type: ignore[func-returns-value]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Box:
+    """Where a call's result is stored with no bytecode between at which a signal could strike; `note` counts it afterwards."""
+
+    def __init__(self) -> None:
+        self.message: Any = None
+        self.seen: Counter[str] = Counter()
+
+    def note(self) -> None:
+        if self.message is not None:
+            self.seen[self.message.text] += 1
+
+
+def receive_one(session: Session, consumer: Any, box: Box) -> None:
+    box.message = consumer.receive(0.02)
+    box.note()
+
+
+def iterate_some(session: Session, consumer: Any, box: Box) -> None:
+    for box.message in consumer:
+        box.note()
+        if len(box.seen) % 20 == 0:
+            return
+
+
+def acknowledge_some(session: Session, consumer: Any, box: Box) -> None:
+    receive_one(session, consumer, box)
+    if sum(box.seen.values()) % 7 == 0:
+        session.acknowledge()
+
+
+CASES = [
+    ("receive", AcknowledgeMode.AUTO, receive_one, 10),
+    ("receive_without_window", AcknowledgeMode.AUTO, receive_one, 0),
+    ("iterate", AcknowledgeMode.AUTO, iterate_some, 10),
+    ("acknowledge", AcknowledgeMode.CLIENT, acknowledge_some, 10),
+]
+
+
+def one_strike(strike: Callable[[], None], work: Any, session: Session, consumer: Any, box: Box) -> None:
+    """Work until struck."""
+    try:
+        strike()
+        while True:
+            work(session, consumer, box)
+    except Struck:
+        box.note()
+
+
+class Supply:
+    """Keeps the queue filled, and knows what it sent."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._producer = connection.create_session().create_producer("Q")
+        self.sent: dict[str, str] = {}
+
+    def fill(self, seen: int) -> None:
+        if len(self.sent) - seen < BATCH:
+            texts = [str(number) for number in range(len(self.sent), len(self.sent) + BATCH)]
+            self.sent.update(zip(texts, self._producer.send_many(texts), strict=True))
+
+
+@pytest.mark.parametrize(("mode", "work", "prefetch"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, prefetch: int) -> None:
+    """Every message was seen, is still on the queue, or (acknowledged in AUTO, struck before the return, then its consumer
+    closed) is named by an event."""
+    dice = random.Random(secrets.randbits(32))
+    box = Box()
+    struck: set[object] = set()
+    unsubscribe = subscribe(lambda event: struck.add(event.fields.get("message_id")) if event.name == "struck" else None)
+    with connect(url) as filler:
+        supply = Supply(filler)
+        own = connect(url)
+        session = own.create_session(mode)
+        consumer = session.create_consumer("Q", prefetch=prefetch)
+        strikes = 0
+        end = time.monotonic() + SECONDS
+        with lightning(dice) as strike:
+            while time.monotonic() < end:
+                supply.fill(len(box.seen))
+                one_strike(strike, work, session, consumer, box)
+                strikes += 1
+                if strikes % 25 == 0:
+                    close_struck(strike, consumer)
+                    counters = consumer.intake.counters
+                    assert counters.buffered == counters.held == 0
+                    consumer = session.create_consumer("Q", prefetch=prefetch)
+            if mode is AcknowledgeMode.CLIENT:
+                session.acknowledge()
+            close_struck(strike, own)
+        assert strikes > 20
+        rest: set[str | None] = set()
+        with filler.create_session() as reading, reading.create_consumer("Q") as last:
+            while (message := last.receive(0.5)) is not None:
+                rest.add(message.text)
+        unsubscribe()
+        missing = [text for text, name in supply.sent.items() if not (box.seen[text] or text in rest or name in struck)]
+        assert missing == []
+
+
+def close_struck(strike: Callable[[], None], target: Any) -> None:
+    """Close under fire until it is closed."""
+    while not target.closed:
+        try:
+            strike()
+            target.close()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Struck:
+            pass
+
+
+@pytest.mark.parametrize("what", ["consumer", "session", "connection"])
+def test_if40_close_from_a_signal_handler(url: str, what: str, wait_until: Callable[..., None]) -> None:
+    """The receive that the handler interrupted returns None, and everything closes."""
+    own = connect(url)
+    session = own.create_session()
+    consumer = session.create_consumer("Q")
+    target: Any = {"consumer": consumer, "session": session, "connection": own}[what]
+    before = signal.signal(signal.SIGALRM, lambda number, frame: target.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert consumer.receive(10) is None
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    wait_until(lambda: target.closed)
+    with pytest.raises(IllegalStateError):
+        consumer.receive(0)
+    own.close()
+
+
+def test_ctrl_c_ends_a_receive_without_timeout(connection: Connection) -> None:
+    """O02."""
+    consumer = connection.create_session().create_consumer("Q")
+
+    def strike(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.receive()
+        assert time.monotonic() - began < 1
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_if40_a_forked_childs_connection_is_dead_and_says_so() -> None:
+    with ScriptedBackend() as backend, connect(backend.url) as own:
+        session = own.create_session()
+        consumer = session.create_consumer("Q")
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            answer = "nothing was raised"
+            try:
+                consumer.receive(0)
+            except IllegalStateError as error:
+                answer = str(error)
+            own.close()
+            os.write(writer, answer.encode())
+            os._exit(0)
+        os.close(writer)
+        assert "fork" in os.read(reader, 1000).decode()
+        os.close(reader)
+        assert os.waitpid(child, 0)[1] == 0
+        assert consumer.receive(0) is None
