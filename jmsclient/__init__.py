@@ -28,12 +28,13 @@ from jmsclient.jms.session import Session
 from jmsclient.message import Message, MessageKind
 from jmsclient.options import AcknowledgeMode, ConnectionOptions, ConsumerOptions, DefaultReadAhead, TriggerOptions, WorkerOptions
 from jmsclient.transport.capabilities import Capabilities
-from jmsclient.trigger.decision import Status, classify
+from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, InDoubt, InProgress, New, Status, classify
 from jmsclient.trigger.delivery import Delivery, ResolverRequest
 from jmsclient.worker import StopReport, Worker
 
 __all__ = [
     "AcknowledgeMode",
+    "AskResolver",
     "Capabilities",
     "CloseReport",
     "CloseTimeout",
@@ -42,11 +43,15 @@ __all__ = [
     "ConnectionLostError",
     "ConnectionOptions",
     "ConsumerOptions",
+    "Decision",
     "DefaultReadAhead",
     "Delivery",
     "DestinationPausedError",
+    "Duplicate",
     "HistoryUnavailableError",
     "IllegalStateError",
+    "InDoubt",
+    "InProgress",
     "InvalidDestinationError",
     "InvalidSelectorError",
     "JmsClientError",
@@ -57,6 +62,7 @@ __all__ = [
     "MessageKind",
     "MessageNotWriteableError",
     "MessageProducer",
+    "New",
     "Queue",
     "ReadAheadAllowed",
     "ReadAheadClosePolicy",

@@ -1,0 +1,58 @@
+"""What acknowledge means, as pure functions (IF-39, S04)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jmsclient.errors import IllegalStateError, UnsupportedFeatureError
+from jmsclient.jms.acknowledgement import Unacknowledged, checked_mode, when_asked
+from jmsclient.message import MessageKind, PlainContent
+from jmsclient.options import AcknowledgeMode
+from jmsclient.transport.contract import Arrival
+
+AUTO, CLIENT = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT
+
+
+@pytest.mark.parametrize(
+    ("mode", "closed", "settled", "answer"),
+    [
+        (AUTO, False, False, "ignore"),
+        (AUTO, True, True, "ignore"),
+        (CLIENT, False, False, "session"),
+        (CLIENT, False, True, "ignore"),
+    ],
+)
+def test_s04_when_asked(mode: AcknowledgeMode, closed: bool, settled: bool, answer: str) -> None:
+    assert when_asked(mode, closed=closed, settled=settled) == answer
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_s04_on_a_closed_session_it_raises(settled: bool) -> None:
+    with pytest.raises(IllegalStateError):
+        when_asked(CLIENT, closed=True, settled=settled)
+
+
+@pytest.mark.parametrize("mode", list(AcknowledgeMode))
+def test_modes_of_this_version(mode: AcknowledgeMode) -> None:
+    if mode in (AUTO, CLIENT):
+        assert checked_mode(mode) is mode
+    else:
+        with pytest.raises(UnsupportedFeatureError, match=mode.name):
+            checked_mode(mode)
+
+
+def test_unacknowledged_keeps_order_and_forgets_by_identity() -> None:
+    receivers: list[Any] = [object(), object()]
+    content = PlainContent(kind=MessageKind.TEXT, body="x")
+    arrivals = [Arrival(receivers[number % 2], number, content, delivery_count=1, persistent=True, size=1) for number in range(4)]
+    kept = Unacknowledged()
+    for arrival in arrivals:
+        kept.append(arrival)
+    kept.undo(arrivals[0])
+    assert kept.all() == arrivals
+    kept.undo(arrivals[3])
+    kept.forget([arrivals[1]])
+    assert kept.all() == [arrivals[0], arrivals[2]]
+    assert (kept.any_of(receivers[0]), kept.any_of(receivers[1]), len(kept)) == (True, False, 2)

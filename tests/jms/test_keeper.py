@@ -1,0 +1,59 @@
+"""The keeper: order, errors, notes, the end (architecture "Threads, signals, finalizers")."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jmsclient.events import Event, subscribe
+from jmsclient.jms.keeper import Keeper
+
+
+@pytest.fixture
+def keeper() -> Iterator[Keeper]:
+    keeper = Keeper("test")
+    yield keeper
+    keeper.stop()
+
+
+def test_calls_run_on_its_thread_one_after_the_other(keeper: Keeper) -> None:
+    names = [keeper.call(lambda: threading.current_thread().name) for _ in range(3)]
+    assert names == ["jmsclient-test-keeper"] * 3
+
+
+def test_a_call_raises_what_the_work_raised(keeper: Keeper) -> None:
+    with pytest.raises(ZeroDivisionError):
+        keeper.call(lambda: 1 / 0)
+    assert keeper.call(lambda: 7) == 7
+
+
+def test_a_call_from_its_own_thread_does_not_wait_for_itself(keeper: Keeper) -> None:
+    assert keeper.call(lambda: keeper.call(lambda: 7)) == 7
+
+
+def test_shielded_moves_only_the_main_threads_work(keeper: Keeper) -> None:
+    assert keeper.shielded(threading.get_ident) != threading.get_ident()
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(keeper.shielded(threading.get_ident) == threading.get_ident()))
+    thread.start()
+    thread.join()
+    assert found == [True]
+
+
+def test_a_note_that_fails_is_told_and_the_next_is_done(keeper: Keeper, wait_until: Callable[..., None]) -> None:
+    events: list[Event] = []
+    unsubscribe = subscribe(events.append)
+    done: list[int] = []
+    keeper.note(lambda: 1 / 0)
+    keeper.note(lambda: done.append(1))
+    wait_until(lambda: done)
+    unsubscribe()
+    assert [event.name for event in events] == ["note_failed"]
+
+
+def test_after_the_end_calls_are_done_by_the_caller() -> None:
+    keeper = Keeper("ended")
+    keeper.stop()
+    assert keeper.call(threading.get_ident) == threading.get_ident()
