@@ -13,6 +13,8 @@ import time
 from abc import ABC, abstractmethod
 
 LONGEST_WAIT = min(threading.TIMEOUT_MAX, 9_223_372_036.0)
+SIGNAL_INTERVAL = 1.0
+"""Seconds that the main thread waits at most without looking for signals."""
 
 
 class Bell(ABC):
@@ -69,9 +71,22 @@ class SystemBell(Bell):
             pass
 
     def wait(self, timeout: float | None = None) -> bool:
+        if threading.get_ident() == threading.main_thread().ident:
+            return self._wait_hearing_signals(timeout)
         if timeout is None or timeout > LONGEST_WAIT:
             return self._lock.acquire()
         return self._lock.acquire(timeout=timeout) if timeout > 0 else self._lock.acquire(blocking=False)
+
+    def _wait_hearing_signals(self, timeout: float | None) -> bool:
+        """A signal that arrives after the interpreter last looked for one and before the lock waits does not interrupt the wait, so
+        its handler would run only when somebody rings. Looking again each second bounds that."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = SIGNAL_INTERVAL if end is None else min(SIGNAL_INTERVAL, end - time.monotonic())
+            if left <= 0:
+                return self._lock.acquire(blocking=False)
+            if self._lock.acquire(timeout=left):
+                return True
 
 
 class SystemClock(Clock):
