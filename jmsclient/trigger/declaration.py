@@ -90,7 +90,6 @@ class Declaration:
 
     def _refuse_what_comes_later(self) -> None:
         later = {
-            "max_retries": self.max_retries != 0,
             "on_retry_failure": self.on_retry_failure != "throw",
             "history_unavailable": self.history_unavailable != "suspend",
             "batch": self.batch != 1,

@@ -32,6 +32,8 @@ class Desk:
         self.counters = Counters()
         self.ledger = Ledger(declaration.history) if declaration.history is not None else None
         self.running: dict[int, Work] = {}
+        self.stopping = False
+        """No new message is run any more."""
         self._accepted: list[Arrival] = []
         self._others: list[tuple[Arrival, Outcome]] = []
 
@@ -96,9 +98,11 @@ class Desk:
         self.counters.completed += 1
         self.accept(work)
 
-    def release(self, work: Work, to: State, then: Callable[[], None]) -> None:
-        """Write what is planned for it (`retrying`, `failed`), then do it. Without a claim there is nothing to write."""
-        work.renew_at = None
+    def release(self, work: Work, to: State, then: Callable[[], None], *, lease: float = 0.0) -> None:
+        """Write what is planned for it (`retrying`, `failed`), then do it. Without a claim there is nothing to write. A `lease`
+        (seconds) is kept and renewed; without one the lease is over."""
+        if not lease:
+            work.renew_at = None
         if not work.claimed:
             then()
             return
@@ -110,7 +114,7 @@ class Desk:
             else:
                 then()
 
-        command = Release(**self.key(work), to=to, reason=to.value, history_ttl=self.declaration.history_ttl)
+        command = Release(**self.key(work), to=to, lease=lease, reason=to.value, history_ttl=self.declaration.history_ttl)
         self.ledger.add(command, answered)
 
     def lease_lost(self, work: Work) -> None:

@@ -52,10 +52,15 @@ class Failing:
             case "dead_letter":
                 self.dead_letter(work, "handler_failed", error)
             case "redeliver":
-                outcome = replace(RETRY, reason=type(error).__name__, properties=self._properties(work, "handler_failed", error))
-                desk.release(work, State.RETRYING, lambda: desk.give_back(work, outcome))
+                self.redeliver(work, error)
             case "acknowledge":
                 desk.complete(work, "failed")
+
+    def redeliver(self, work: Work, error: BaseException) -> None:
+        """Back to the provider as a planned redelivery: New, whatever its count says (TR-46)."""
+        desk = self._desk
+        outcome = replace(RETRY, reason=type(error).__name__, properties=self._properties(work, "handler_failed", error))
+        desk.release(work, State.RETRYING, lambda: desk.give_back(work, outcome))
 
     def dead_letter(self, work: Work, reason: str, error: BaseException | None) -> None:
         """All steps of it, from `failed` to accept (TR-45)."""

@@ -1,7 +1,7 @@
 """The trigger's talk with its history: commands gathered, sent in one call a group, each answered to whoever asked.
 
-What the store did not confirm is not forgotten: completions and the rest stay and are sent again with the same token (safe by
-TR-39); a claim that was never confirmed is handed back to its asker and released by its token as soon as the store answers.
+What the store did not confirm is not forgotten: it stays and is sent again with the same token (safe by TR-39). A claim whose
+asker would rather be told that there was no answer is released by its token as soon as the store answers.
 Touched by the pipeline thread only.
 """
 
@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.history.contract import DocumentHistory
-from jmsclient.history.entries import Claim, Command, Release, Reply
+from jmsclient.history.entries import Command, Release, Reply
 
 Answer = Callable[[Reply], None]
+Unanswered = Callable[[], None]
 
 
 class Ledger:
@@ -21,20 +22,19 @@ class Ledger:
 
     def __init__(self, history: DocumentHistory) -> None:
         self._history = history
-        self._waiting: list[tuple[Command, Answer]] = []
-        self.unclaimed: list[Claim] = []
-        """Claims of a failed call, in the order asked; whoever reads them empties the list."""
+        self._waiting: list[tuple[Command, Answer, Unanswered | None]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, command: Command, answer: Answer) -> None:
-        """Send this with the next group; `answer` may add further commands."""
-        self._waiting.append((command, answer))
+    def add(self, command: Command, answer: Answer, unanswered: Unanswered | None = None) -> None:
+        """Send this with the next group; `answer` may add further commands. `unanswered` (of a claim) is called instead when
+        the store did not answer."""
+        self._waiting.append((command, answer, unanswered))
 
     def forget(self, token: str) -> bool:
         """Drop what waits for this token (TR-50: given up); True if there was something."""
-        kept = [pair for pair in self._waiting if pair[0].token != token]
+        kept = [one for one in self._waiting if one[0].token != token]
         found = len(kept) < len(self._waiting)
         self._waiting = kept
         return found
@@ -42,23 +42,25 @@ class Ledger:
     def exchange(self) -> None:
         """Send all that waits, and what the answers ask for in turn, until nothing does.
 
-        Raises HistoryUnavailableError; then `unclaimed` gives the claims that were not confirmed, and the rest waits here.
+        Raises HistoryUnavailableError when all who wanted to be told of that were told, in the order asked.
         """
         while self._waiting:
             group, self._waiting = self._waiting, []
             try:
-                replies = self._history.exchange([command for command, _ in group])
+                replies = self._history.exchange([command for command, _, _ in group])
             except HistoryUnavailableError:
-                self.unclaimed += [command for command, _ in group if isinstance(command, Claim)]
-                self._waiting = [_again(command, answer) for command, answer in group]
+                self._waiting = [(*_again(command, answer, unanswered), None) for command, answer, unanswered in group]
+                for _, _, unanswered in group:
+                    if unanswered is not None:
+                        unanswered()
                 raise
-            for (_, answer), reply in zip(group, replies, strict=True):
+            for (_, answer, _), reply in zip(group, replies, strict=True):
                 answer(reply)
 
 
-def _again(command: Command, answer: Answer) -> tuple[Command, Answer]:
+def _again(command: Command, answer: Answer, unanswered: Unanswered | None) -> tuple[Command, Answer]:
     """What is sent when the store answers again: the same command, or the release of a claim that may have been made."""
-    if not isinstance(command, Claim):
+    if unanswered is None:
         return command, answer
     release = Release(
         trigger=command.trigger, id=command.id, source=command.source, token=command.token, history_ttl=command.history_ttl

@@ -11,12 +11,10 @@ later), `_late` (it came although demand was taken back), or settled.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 
 from jmsclient.clock import Bell, Clock
@@ -24,7 +22,7 @@ from jmsclient.destination import Destination, ReadAheadClosePolicy
 from jmsclient.errors import ConnectionLostError, HistoryUnavailableError, IllegalStateError, JmsClientError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.history.contract import new_token, stored_id
-from jmsclient.history.entries import Claim, Renew, Reply, State
+from jmsclient.history.entries import Claim, Reply, State
 from jmsclient.intake import Intake
 from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
@@ -44,7 +42,11 @@ from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failing import Failing, SendCopy
+from jmsclient.trigger.holding import Held
 from jmsclient.trigger.in_doubt import InDoubtMessages
+from jmsclient.trigger.leases import Leases
+from jmsclient.trigger.resolving import Resolving
+from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.work import HandlerThreads, Work
 
 FIRST_PROBE = 1.0
@@ -96,7 +98,12 @@ class Pipeline:
         self._bell = bell
         self._intake = intake
         self._on_failed = on_failed
+        self._claiming: dict[str, Work] = {}
+        self._unclaimed: list[Work] = []
+        self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock)
+        self._held = Held(self._desk)
+        self._leases = Leases(self._desk)
         self._in_doubt = InDoubtMessages(self._desk, run=self._new, moved_on=self._moved_on)
         self._failing = Failing(
             self._desk,
@@ -105,16 +112,21 @@ class Pipeline:
             rejects=capabilities.reject == "dead_letter",
             park=self._in_doubt.park,
         )
+        self._retries = Retries(
+            self._desk, self._leases, start=self._ready.append, redeliver=self._failing.redeliver, worker=worker
+        )
+        self._resolving = Resolving(
+            self._desk,
+            start=self._ready.append,
+            claim=lambda work: self._claim(work, take_over=True),
+            decided=self._decided,
+            in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self._failing),
+        )
         self._handlers = HandlerThreads(declaration.name, declaration.concurrency, self._execute, bell)
         self._thread = threading.Thread(target=self._run, name=f"jmsclient-{declaration.name}-pipeline", daemon=True)
-        self._claiming: dict[str, Work] = {}
-        self._ready: list[Work] = []
         self._busy = 0
-        self._held: list[tuple[float, int, Arrival]] = []
-        self._order = count()
         self._late: list[Arrival] = []
         self._stopping = False
-        self._emptying = False
         self._stop_deadline: float | None = None
         self._probe_at: float | None = None
         self._probe_pause = FIRST_PROBE
@@ -181,7 +193,7 @@ class Pipeline:
         if self._intake.ended:
             raise self._intake.closed_error or ConnectionLostError("the provider closed the receiver")
         now = self._clock.monotonic()
-        if self._stopping and not self._emptying:
+        if self._stopping and not self._desk.stopping:
             self._begin_to_stop()
         self._collect(now)
         self._watch(now)
@@ -198,19 +210,12 @@ class Pipeline:
         if self._stop_deadline is not None and self._clock.monotonic() >= self._stop_deadline:
             return True
         waiting = bool(self._desk.ledger) or self._intake.buffered > 0
-        return self._emptying and not self._desk.running and not self._claiming and not waiting
+        return self._desk.stopping and not self._desk.running and not self._claiming and not waiting
 
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
-        due = [work.renew_at for work in self._desk.running.values() if work.renew_at is not None]
-        due += [
-            work.started + self.declaration.options.resolver_timeout
-            for work in self._desk.running.values()
-            if work.question is not None and not work.given_up
-        ]
+        due = self._leases.due() + self._retries.due() + self._resolving.due() + self._held.due()
         due += [at for at in (self._probe_at, self._stop_deadline if self._stopping else None) if at is not None]
-        if self._held:
-            due.append(self._held[0][0])
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     # -- taking and claiming ----------------------------------------------------------------------------------------
@@ -220,14 +225,12 @@ class Pipeline:
         if self._probe_at is not None:
             return
         free = self._free()
-        arrivals: list[Arrival] = []
-        while self._held and self._held[0][0] <= now and len(arrivals) < free:
-            arrivals.append(heapq.heappop(self._held)[2])
-        behind_head = self.declaration.serial and bool(self._held)
+        arrivals = self._held.take(now, free)
+        behind_head = self.declaration.serial and len(self._held) > 0
         if free > len(arrivals) and not behind_head:
             arrivals += self._intake.take(free - len(arrivals))
         for arrival in arrivals:
-            if self._emptying and not arrival.settled:  # it came although demand was taken back
+            if self._desk.stopping and not arrival.settled:  # it came although demand was taken back
                 self._late.append(arrival)
             else:
                 self._consider(arrival)
@@ -235,11 +238,13 @@ class Pipeline:
     def _free(self) -> int:
         """Handlers that could take one more message."""
         capacity = self.declaration.concurrency * self.declaration.micro_batch
+        if self.declaration.serial:
+            capacity -= len(self._retries.waiting())  # it keeps its order while one waits
         return capacity - self._busy - len(self._ready) - len(self._claiming)
 
     def _could_take(self) -> bool:
         """Another turn would take a message: what this turn took was settled without a handler."""
-        behind_head = self.declaration.serial and bool(self._held)
+        behind_head = self.declaration.serial and len(self._held) > 0
         return self._probe_at is None and not behind_head and self._intake.buffered > 0 and self._free() > 0
 
     def _consider(self, arrival: Arrival) -> None:
@@ -275,7 +280,11 @@ class Pipeline:
             take_over=take_over,
             owner=self._worker,
         )
-        self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply))
+        self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply), lambda: self._claim_unanswered(work))
+
+    def _claim_unanswered(self, work: Work) -> None:
+        del self._claiming[work.token]
+        self._unclaimed.append(work)
 
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         del self._claiming[work.token]
@@ -286,16 +295,7 @@ class Pipeline:
             else:
                 self._decided(work, self._classify(work, reply, has_history=True))
             return
-        now = self._clock.monotonic()
-        declaration = self.declaration
-        work.claimed = True
-        work.entry = reply.entry
-        work.attempt = reply.attempt
-        work.fencing_token = reply.fencing_token
-        work.lease_until = now + declaration.lease
-        work.renew_at = now + declaration.lease / 3
-        if declaration.options.max_run_time is not None:
-            work.renew_until = now + declaration.options.max_run_time
+        self._leases.begin(work, reply)
         if reply.entry is not None and reply.entry.state is State.PROCESSING:
             self._desk.counters.abandoned += 1
         self._decided(work, New(reply.attempt))
@@ -331,11 +331,7 @@ class Pipeline:
             case InProgress(until=until):
                 self._in_progress(work, until)
             case AskResolver():
-                work.question = decision
-                work.started = self._clock.monotonic()
-                self._desk.counters.resolver_calls += 1
-                self._desk.keep(work)
-                self._ready.append(work)
+                self._resolving.ask(work, decision)
 
     def _new(self, work: Work) -> None:
         self._desk.keep(work)
@@ -365,23 +361,7 @@ class Pipeline:
         if self._delayed_release and not self.declaration.serial:
             self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
             return
-        self._hold(work.arrival, delay)
-
-    def _hold(self, arrival: Arrival, delay: float) -> None:
-        """Keep it unsettled and out of the buffer's order until the delay is over (TR-67); at most half the window."""
-        if len(self._held) >= max(1, self.declaration.window // 2):
-            self._desk.leave(arrival, RELEASE)
-            self._intake.stop()
-            return
-        if self.declaration.serial and not self._held:
-            emit(
-                "trigger",
-                "serial_waits",
-                f"trigger {self.declaration.name!r} is serial and waits behind a message that another worker runs now",
-                trigger=self.declaration.name,
-                message_id=arrival.content.message_id,
-            )
-        heapq.heappush(self._held, (self._clock.monotonic() + delay, next(self._order), arrival))
+        self._held.add(work.arrival, delay)
 
     # -- results of handlers and resolvers --------------------------------------------------------------------------
 
@@ -391,92 +371,28 @@ class Pipeline:
             work = finished.popleft()
             self._busy -= 1
             if work.question is not None:
-                self._resolved(work)
+                self._resolving.answered(work)
             elif work.error is not None:
-                self._finished += 1
-                self._failing.failed(work, work.error)
+                self._failed(work, work.error)
             else:
-                self._succeeded(work)
+                self._finished += 1
+                self._desk.complete(work, "done")
 
-    def _succeeded(self, work: Work) -> None:
-        self._finished += 1
-        self._desk.complete(work, "done")
-
-    def _resolved(self, work: Work) -> None:
-        if work.given_up:  # it timed out and was decided without the answer
-            self._desk.drop(work)
-            return
-        question = work.question
-        assert question is not None
-        if work.error is not None:
-            self._desk.counters.resolver_errors += 1
-            self._desk.tell("resolver_failed", work, logging.ERROR, f"the resolver failed: {work.error}", error=work.error)
-            work.error = None
-            self._in_doubt.carry_out(work, "resolver_failed", self._failing)
-            return
-        answer = work.answer[0] if isinstance(work.answer, tuple) and work.answer else work.answer
-        try:
-            decision = question.after_resolver(answer)
-        except IllegalStateError as error:
-            self._desk.counters.resolver_errors += 1
-            self._desk.tell("resolver_failed", work, logging.ERROR, str(error))
-            self._in_doubt.carry_out(work, "resolver_failed", self._failing)
-            return
-        counter = f"resolver_{answer.value}"
-        setattr(self.counters, counter, getattr(self.counters, counter) + 1)
-        self._desk.tell("resolved", work, logging.INFO, f"is {answer.name}, says the resolver", answer=answer.value)
-        self._desk.drop(work)
-        checked = work.entry is not None or question.reason == "history_lost"
-        if isinstance(decision, New) and checked:
-            self._claim(work, take_over=True)
-        elif isinstance(decision, Duplicate) and work.entry is not None:
-            # Say so in the entry, under the token of the run that left it, so that no further copy has to ask.
-            self._desk.keep(work)
-            work.token = work.entry.token
-            work.claimed = True
-            self._desk.complete(work, "resolver: duplicate")
-        else:
-            work.question = None if isinstance(decision, New) else work.question
-            self._decided(work, decision)
+    def _failed(self, work: Work, error: BaseException) -> None:
+        if not self._retries.plan(work, error):
+            self._finished += 1
+            self._failing.failed(work, error)
 
     # -- what falls due ---------------------------------------------------------------------------------------------
 
     def _watch(self, now: float) -> None:
-        """Renew leases, give up on a resolver that takes too long, resume what was withheld."""
-        for work in list(self._desk.running.values()):
-            if work.renew_at is not None and work.renew_at <= now:
-                self._renew(work, now)
-            asked = work.question is not None and not work.given_up
-            if asked and now - work.started >= self.declaration.options.resolver_timeout:
-                self._resolver_timed_out(work)
-        if self._held and self._held[0][0] <= now and not self._stopping and self._probe_at is None:
+        """Whatever the time has come for."""
+        self._leases.watch(now)
+        self._retries.watch(now)
+        self._resolving.watch(now)
+        held = self._held.due()
+        if held and held[0] <= now and not self._stopping and self._probe_at is None:
             self._intake.start()
-
-    def _renew(self, work: Work, now: float) -> None:
-        if work.renew_until is not None and now >= work.renew_until:
-            work.renew_at = None
-            return
-        assert self._desk.ledger is not None
-        work.renew_at = now + self.declaration.lease / 3
-
-        def answered(reply: Reply) -> None:
-            if not reply.lease_lost:
-                work.lease_until = self._clock.monotonic() + self.declaration.lease
-            elif work.renew_at is not None:
-                work.renew_at = None
-                self._desk.tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
-
-        command = Renew(**self._desk.key(work), lease=self.declaration.lease, history_ttl=self.declaration.history_ttl)
-        self._desk.ledger.add(command, answered)
-
-    def _resolver_timed_out(self, work: Work) -> None:
-        """TR-56: In Doubt. The thread stays busy until the resolver returns; the message does not wait for it."""
-        self._desk.counters.resolver_errors += 1
-        self._desk.tell("resolver_timed_out", work, logging.ERROR, "the resolver took too long")
-        stand_in = Work(work.arrival, work.message, work.id, work.source, work.token)
-        stand_in.entry = work.entry
-        work.given_up = True
-        self._in_doubt.carry_out(stand_in, "resolver_timed_out", self._failing)
 
     def _exchange(self, now: float) -> None:
         if self._desk.ledger is None or (self._probe_at is not None and now < self._probe_at):
@@ -488,8 +404,8 @@ class Pipeline:
                 self.declaration.history.lookup_many(self.declaration.name, [("probe", "probe")])
             self._desk.ledger.exchange()
         except HistoryUnavailableError as error:
-            unclaimed, self._desk.ledger.unclaimed = self._desk.ledger.unclaimed, []
-            self._intake.put_back([self._claiming.pop(claim.token).arrival for claim in unclaimed])
+            unclaimed, self._unclaimed = self._unclaimed, []
+            self._intake.put_back([work.arrival for work in unclaimed])
             self._suspend(error)
             return
         if probing:
@@ -537,8 +453,9 @@ class Pipeline:
     def _dispatch(self) -> None:
         if not self._ready:
             return
-        ready, self._ready = self._ready, []
-        self._intake.handing_over([work.arrival for work in ready if work.question is None])
+        ready = self._ready.copy()
+        self._ready.clear()
+        self._intake.handing_over([work.arrival for work in ready if work.question is None and not work.retries])
         self._busy += len(ready)
         self._handlers.start(ready)
 
@@ -579,12 +496,11 @@ class Pipeline:
 
     def _begin_to_stop(self) -> None:
         """No more demand; kept messages go back uncounted; taken ones are run first under DELIVER_ALL (RA-16, TR-67)."""
-        self._emptying = True
+        self._desk.stopping = True
+        self._retries.interrupt()
         self._finished_at_stop = self._finished
         self._released_at_stop += len(self._held) + self._withhold()
-        held, self._held = self._held, []
-        if held:
-            self._intake.settle([arrival for _, _, arrival in held], RELEASE)
+        self._intake.settle(self._held.take_all(), RELEASE)
         policy = self.declaration.destination.read_ahead_close_policy
         if policy is ReadAheadClosePolicy.DELIVER_CURRENT:
             self._discarded_at_stop += self._intake.discard_taken()
@@ -604,7 +520,7 @@ class Pipeline:
         try:
             self._desk.settle()
             unstarted = [work.arrival for work in (*self._claiming.values(), *self._ready)]
-            unstarted += [arrival for _, _, arrival in self._held] + self._late
+            unstarted += self._held.take_all() + self._late
             if unstarted:
                 self._intake.settle(unstarted, RELEASE)
         except JmsClientError as error:

@@ -37,6 +37,8 @@ class Work:
         "question",
         "renew_at",
         "renew_until",
+        "retries",
+        "retry_at",
         "source",
         "started",
         "token",
@@ -55,6 +57,8 @@ class Work:
         self.started = 0.0
         self.renew_at: float | None = None
         self.renew_until: float | None = None
+        self.retries = 0
+        self.retry_at: float | None = None
         self.lease_until = 0.0
         self.error: BaseException | None = None
         self.question: AskResolver | None = None

@@ -143,6 +143,11 @@ class Worker:
         `name` is the trigger's id in the history and defaults to the destination; keep it when the function is renamed. Times
         are seconds. Settings are checked when the worker starts, together with the history they need; the destination and the
         function's annotations at once. Raises ConfigurationError.
+
+        A handler that raises TransientError is run again before its message is settled, at most `max_retries` times,
+        `retry_interval` seconds later or after the error's own `retry_after`; meanwhile a serial trigger waits and a
+        concurrent one runs other messages. Then, as for any other exception, `on_error` says what becomes of the message
+        (TR-45, TR-57).
         """
         parsed = parse_destination(destination)
         identity = name if name is not None else parsed.address

@@ -1,0 +1,62 @@
+"""The leases of what a trigger runs: begun by a claim, renewed every third of their time while the work is the trigger's own.
+
+Touched by the pipeline thread only. Rules TR-39, TR-40.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from jmsclient.history.entries import Renew, Reply
+from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.work import Work
+
+
+class Leases:
+    """`Work.renew_at` is when the next renewal is due: None where there is none, infinite while one is under way."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._lease = desk.declaration.lease
+        self._max_run_time = desk.declaration.options.max_run_time
+
+    def begin(self, work: Work, reply: Reply) -> None:
+        """A claim was made: what the reply says of it, and when it has to be renewed."""
+        now = self._desk.clock.monotonic()
+        work.claimed = True
+        work.entry = reply.entry
+        work.attempt = max(reply.attempt, work.attempt)
+        work.fencing_token = reply.fencing_token
+        work.lease_until = now + self._lease
+        work.renew_at = now + self._lease / 3
+        work.renew_until = None if self._max_run_time is None else now + self._max_run_time
+
+    def watch(self, now: float) -> None:
+        """Renew what is due."""
+        for work in self._desk.running.values():
+            if work.renew_at is not None and work.renew_at <= now:
+                self._renew(work, now)
+
+    def due(self) -> list[float]:
+        return [work.renew_at for work in self._desk.running.values() if work.renew_at is not None]
+
+    def _renew(self, work: Work, now: float) -> None:
+        if work.renew_until is not None and now >= work.renew_until:
+            work.renew_at = None
+            return
+        desk = self._desk
+        assert desk.ledger is not None
+        work.renew_at = math.inf
+
+        def answered(reply: Reply) -> None:
+            if work.renew_at is None:  # it has finished meanwhile
+                return
+            if not reply.lease_lost:
+                work.lease_until = desk.clock.monotonic() + self._lease
+                work.renew_at = now + self._lease / 3
+                return
+            work.renew_at = None
+            desk.tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
+
+        desk.ledger.add(Renew(**desk.key(work), lease=self._lease, history_ttl=desk.declaration.history_ttl), answered)

@@ -1,0 +1,121 @@
+"""Retries in place: a handler raised TransientError, and the same work is to be tried again before its message is settled.
+
+Before the pause the entry becomes `retrying` with its lease kept, so that a copy elsewhere waits, and a worker that dies here
+leaves a message that is New, not In Doubt; the next attempt claims it again by the same token. A stop interrupts the pause: the
+message goes back as planned redelivery. Touched by the pipeline thread only. Rules TR-45, TR-46, TR-57.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+from jmsclient.errors import TransientError
+from jmsclient.history.entries import Claim, Reply, State
+from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.leases import Leases
+from jmsclient.trigger.work import Work
+
+
+class Retries:
+    """`start` has work run again; `redeliver` gives it back as a planned redelivery because of an error.
+
+    `Work.retry_at` is when a pause is over: None where work does not wait for a retry, infinite while the history is asked.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        leases: Leases,
+        *,
+        start: Callable[[Work], None],
+        redeliver: Callable[[Work, BaseException], None],
+        worker: str,
+    ) -> None:
+        self._desk = desk
+        self._leases = leases
+        self._start = start
+        self._redeliver = redeliver
+        self._worker = worker
+        self._most = desk.declaration.max_retries
+
+    def waiting(self) -> list[Work]:
+        """What is between two attempts."""
+        if not self._most:
+            return []
+        return [work for work in self._desk.running.values() if work.retry_at is not None]
+
+    def due(self) -> list[float]:
+        return [work.retry_at for work in self.waiting() if work.retry_at is not None]
+
+    def plan(self, work: Work, error: BaseException) -> bool:
+        """Plan a retry, or the redelivery that stands for it while the trigger stops. False: `error` asks for none, or all
+        retries are used up."""
+        if not isinstance(error, TransientError) or work.retries >= self._most:
+            return False
+        desk = self._desk
+        if desk.stopping:
+            self._redeliver(work, error)
+            return True
+        work.retries += 1
+        work.retry_at = math.inf
+        work.renew_until = None
+        desk.counters.retrying += 1
+        pause = desk.declaration.retry_interval if error.retry_after is None else max(0.0, error.retry_after)
+        text = f"failed for now ({error}): retry {work.retries} of {self._most} in {pause:g} s"
+        desk.tell("retrying", work, logging.WARNING, text, error=error)
+
+        def wait() -> None:
+            work.retry_at = desk.clock.monotonic() + pause
+
+        desk.release(work, State.RETRYING, wait, lease=desk.declaration.lease)
+        return True
+
+    def watch(self, now: float) -> None:
+        """Begin the attempts that are due."""
+        for work in self.waiting():
+            if work.retry_at is not None and work.retry_at <= now:
+                if work.claimed:
+                    work.retry_at = math.inf
+                    self._claim(work, take_over=False)
+                else:
+                    work.attempt += 1
+                    self._run(work)
+
+    def interrupt(self) -> None:
+        """The trigger stops: what waits goes back, to be New again."""
+        for work in self.waiting():
+            assert work.error is not None
+            self._redeliver(work, work.error)
+
+    def _claim(self, work: Work, *, take_over: bool) -> None:
+        desk = self._desk
+        assert desk.ledger is not None
+        command = Claim(
+            **desk.key(work),
+            lease=desk.declaration.lease,
+            history_ttl=desk.declaration.history_ttl,
+            delivery_count=work.arrival.delivery_count,
+            take_over=take_over,
+            owner=self._worker,
+        )
+        # Not confirmed, it is asked again: the token is the one that this work has had all along.
+        desk.ledger.add(command, lambda reply: self._claimed(work, reply))
+
+    def _claimed(self, work: Work, reply: Reply) -> None:
+        if reply.done:
+            work.attempt += 1
+            self._leases.begin(work, reply)
+            if not self._desk.stopping:
+                self._run(work)
+        elif reply.entry is None:  # the store lost it and is cautious; but this run of it is known to have ended
+            self._claim(work, take_over=True)
+        else:
+            self._desk.lease_lost(work)
+
+    def _run(self, work: Work) -> None:
+        work.retry_at = None
+        work.error = None
+        work.started = self._desk.clock.monotonic()
+        self._start(work)
