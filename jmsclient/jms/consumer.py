@@ -1,120 +1,36 @@
-"""MessageConsumer: receive, iterate, listen, close. One message at a time, for the one thread its session serves.
+"""MessageConsumer: receive, iterate, listen, close; for the one thread its session serves.
 
-Owns the hand-over: a message is looked at, recorded in `_pending`, popped, and only then given out (architecture "Threads, signals,
-finalizers"). An exception from a signal handler may strike between any two bytecodes. CPython looks for signals after a call
-and at a jump back, not between plain stores; so what belongs together is stored together, and a message whose hand-over was
-struck is found in `_pending` and put back at the head by whoever looks next. It must not know sockets or histories.
-Rules RA-16 to RA-19, RA-22 to RA-24, IF-1, IF-4, IF-5, IF-9, IF-12, IF-17, IF-18, IF-27, IF-36, IF-39, IF-40.
+Owns what people call and how a consumer ends; the hand-over itself is `jmsclient.jms.hand_over`. It must not know sockets or
+histories. Rules RA-16 to RA-19, RA-22 to RA-24, IF-1, IF-5, IF-9, IF-27, IF-36, IF-39, IF-40.
 """
 
 from __future__ import annotations
 
 import logging
 from _thread import get_ident
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from jmsclient.clock import SystemBell, checked_timeout
 from jmsclient.destination import Destination, ReadAheadClosePolicy
-from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, MessageFormatError
+from jmsclient.errors import CloseTimeout, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.intake import CloseReport, Intake
-from jmsclient.jms.read_ahead import ReadAheadDecision, ReadAheadStatus
+from jmsclient.jms.hand_over import HandOver, MessageListener
+from jmsclient.jms.read_ahead import ReadAhead, ReadAheadDecision
 from jmsclient.message import Message
-from jmsclient.options import AcknowledgeMode
 from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
 
 if TYPE_CHECKING:
     from jmsclient.jms.session import Session
 
 B = TypeVar("B", str, bytes, dict, list)  # type: ignore[type-arg]  # the four body types as `isinstance` takes them
-MessageListener = Callable[[Message], object]
 LOOK_INTERVAL = 0.002
 """Seconds between two looks of a close that waits for a running call to leave."""
 
 
-class ReadAhead:
-    """What a consumer's read ahead does, and the numbers of RA-26. A live view, readable from any thread."""
-
-    __slots__ = ("_decision", "_intake")
-
-    def __init__(self, decision: ReadAheadDecision, intake: Intake) -> None:
-        self._decision = decision
-        self._intake = intake
-
-    @property
-    def status(self) -> ReadAheadStatus:
-        return self._decision.status
-
-    @property
-    def reason(self) -> str:
-        return self._decision.reason
-
-    def explain(self) -> str:
-        """Who decided it and why, in one sentence (RA-4)."""
-        used = "Read ahead is used" if self._decision.used else f"Read ahead is not used ({self.status.name})"
-        return f"{used}: the {self._decision.decided_by} decided, for {self._decision.reason}."
-
-    @property
-    def buffered_messages(self) -> int:
-        return self._intake.buffered
-
-    @property
-    def buffered_taken(self) -> int:
-        """How many messages a kill -9 would lose now (RA-25)."""
-        return self._intake.counters.buffered_taken
-
-    @property
-    def buffered_bytes(self) -> int:
-        return self._intake.counters.buffered_bytes
-
-    @property
-    def oldest_age(self) -> float:
-        """Seconds."""
-        return self._intake.oldest_age
-
-    @property
-    def held(self) -> int:
-        return self._intake.counters.held
-
-    @property
-    def refused(self) -> int:
-        return self._intake.counters.refused
-
-    @property
-    def fetched(self) -> int:
-        return self._intake.counters.fetched
-
-    @property
-    def delivered(self) -> int:
-        return self._intake.counters.delivered
-
-    @property
-    def requests_sent(self) -> int:
-        return self._intake.counters.requests_sent
-
-    @property
-    def released(self) -> int:
-        return self._intake.counters.released
-
-    @property
-    def purged(self) -> int:
-        return self._intake.counters.purged
-
-    @property
-    def expired(self) -> int:
-        return self._intake.counters.expired
-
-    @property
-    def discarded_on_close(self) -> int:
-        return self._intake.counters.discarded
-
-    def __repr__(self) -> str:
-        return f"<ReadAhead {self.status.name} buffered={self.buffered_messages}>"
-
-
-class MessageConsumer:
+class MessageConsumer(HandOver):
     """Made by `Session.create_consumer`. `close`, `listener` and `read_ahead` from any thread; the rest one thread at a time."""
 
     def __init__(
@@ -128,26 +44,11 @@ class MessageConsumer:
         *,
         records_hand_over: bool,
     ) -> None:
-        self.destination = destination
+        super().__init__(session, destination, intake, receiver, records_hand_over=records_hand_over)
         self.selector = selector
         self.read_ahead = ReadAhead(decision, intake)
-        self.closed = False
-        self._session = session
-        self._intake = intake
-        self._buffer = intake.buffer
-        self._queue = intake.queue
-        self._receiver = receiver
-        self._clock = session.clock
-        self._records_hand_over = records_hand_over
-        self._client = session.acknowledge_mode is AcknowledgeMode.CLIENT
         self._active = False  # a receive is inside
-        self._pending: Arrival | None = None  # handed over, or about to be; None again only when the caller has it
-        self._accepting = False  # the acknowledge of `_pending` is on its way, or may be
         self._in_hand: Arrival | None = None  # AUTO: what the running `for` loop works on
-        self._listener: MessageListener | None = None
-        self._closing = False
-        self._quiesced = False
-        self._rest = False  # closing, and the dispatcher hands the taken ones over first (RA-18)
         self._end_after_call = False  # closed by its own listener (RA-24)
         self._before: tuple[int, int, int] | None = None  # delivered, released, discarded when close began
 
@@ -180,19 +81,6 @@ class MessageConsumer:
         finally:
             self._active = False
             session.inside = 0
-
-    def _accepted(self, arrival: Arrival) -> Message:
-        """In AUTO its acknowledge is handed over; in CLIENT the session remembers it. Ends the hand-over."""
-        message = self._message(arrival)
-        if self._client:
-            self._session.unacknowledged.append(arrival)
-        elif not arrival.settled:
-            self._accepting = True
-            arrival.receiver.settle((arrival,), ACCEPT)
-        self._buffer.delivered += 1
-        self._accepting = False
-        self._pending = None
-        return message
 
     def receive_no_wait(self) -> Message | None:
         """As `receive(0)`: what the provider has for us now, in one bounded round trip."""
@@ -264,121 +152,15 @@ class MessageConsumer:
             self._active = False
             session.inside = 0
 
-    def _message(self, arrival: Arrival) -> Message:
-        return Message.received(
-            arrival.content, arrival.delivery_count, self._session.acknowledge_message if self._client else None, arrival
-        )
-
-    # -- the hand-over ----------------------------------------------------------------------------------------------
-
-    def _take(self, timeout: float | None) -> Arrival | None:
-        """The next arrival, in `_pending`; waits for it. None: at the time-out, or closing."""
-        deadline = self._clock.deadline(timeout)
-        while True:
-            if self._pending is not None:
-                self._put_back_pending()
-            if self._closing:
-                return None
-            if self._queue and self._session.started:
-                arrival = self._pop()
-                if arrival is not None:
-                    return arrival
-            elif not self._await(deadline):
-                return None
-
-    def _pop(self) -> Arrival | None:
-        """Look, record, pop. None where nothing waits. The only place where a message leaves the buffer one by one."""
-        queue = self._queue
-        while True:
-            try:
-                arrival = queue[0]
-                self._pending = arrival
-                popped = queue.popleft()
-            except IndexError:  # nothing there, or a close took the last one between the look and the pop
-                self._pending = None
-                return None
-            if popped is not arrival:
-                self._pending = arrival = popped
-            if arrival.expires_at is not None and arrival.expires_at <= self._clock.wall():
-                self._intake.drop_expired(arrival)
-                self._pending = None
-            else:
-                if self._records_hand_over and arrival.persistent and not arrival.settled:
-                    arrival.receiver.handing_over((arrival,))
-                arrival.handed_over = True
-            if len(queue) <= self._buffer.mark:
-                self._intake.top_up()
-            if self._pending is not None:
-                return arrival
-
-    def _put_back_pending(self) -> None:
-        """A hand-over was struck, or called off: the message goes back to the head (RA-22). Repeating it does no harm."""
-        arrival = self._pending
-        if arrival is not None:
-            self._session.unacknowledged.undo(arrival)
-            if self._accepting:  # whether the provider has it is not known, so it gets it (again), and this one counts as taken
-                arrival.receiver.settle((arrival,), ACCEPT)
-                arrival.settled = True
-                self._accepting = False
-            if not (self._queue and self._queue[0] is arrival):
-                arrival.handed_over = False
-                self._queue.appendleft(arrival)
-            self._pending = None
-
-    def _await(self, deadline: float | None) -> bool:
-        """Wait for a change: True to look again, False at the deadline, with the provider asked (IF-18) and no demand left
-        where there is no window (P02)."""
-        session, intake = self._session, self._intake
-        session.check_alive()
-        if session.owner:
-            session.check_owner(get_ident())
-        if intake.ended:
-            raise self._ended_error()
-        if self._quiesced and not self._queue:
-            return False
-        started = session.started
-        windowless = not self._buffer.window
-        try:
-            if started and intake.unsure:
-                session.keeper.shielded(self._drain)
-            if started and windowless:
-                intake.want_one()
-            if started and self._queue:
-                return True
-            left = self._clock.left(deadline)
-            if left is None or left > 0:
-                session.bell.wait(left)
-                return True
-            if not started or self._closing:
-                return False
-            session.keeper.shielded(self._drain)
-        except BaseException:
-            if windowless:
-                session.keeper.note(self._drain)
-            raise
-        return bool(self._queue)
-
-    def _drain(self) -> None:
-        self._intake.drain(self._clock.deadline(self._session.request_timeout))
-
     def quiesce(self) -> int:
         """Stop fetching; how many are left in the buffer. `receive` then gives those, after that None at once (RA-17)."""
         if self.closed or self._closing:
             raise self._closed_error()
         self._quiesced = True
-        self._intake.stop()
+        self.intake.stop()
         self._session.keeper.call(self._drain)
         self._session.bell.ring()
-        return self._intake.buffered
-
-    def _closed_error(self) -> IllegalStateError:
-        return self._session.dead_error() or IllegalStateError(f"the consumer of {self.destination.address} is closed")
-
-    def _ended_error(self) -> Exception:
-        error = self._intake.closed_error
-        if error is not None:
-            return error
-        return ConnectionLostError(f"the provider closed the consumer of {self.destination.address}")
+        return self.intake.buffered
 
     # -- listening, on the session's dispatcher thread --------------------------------------------------------------
 
@@ -396,66 +178,6 @@ class MessageConsumer:
             raise TypeError(f"listener={listener!r}: expected something to call with a message, or None")
         self._listener = listener
         self._session.listeners_changed()
-
-    @property
-    def listening(self) -> bool:
-        """The dispatcher has something to do with it."""
-        return self._listener is not None and not self.closed and (not self._closing or self._rest)
-
-    def seek(self) -> bool:
-        """Before the dispatcher waits: settle what is unsure, ask for one where there is no window. True: look again."""
-        if self._intake.unsure:
-            self._drain()
-        if not self._buffer.window and not self._closing:
-            self._intake.want_one()
-        return bool(self._queue)
-
-    def dispatch(self) -> bool:
-        """Hand one message to the listener; False where there was none. What it raises makes a counted attempt (IF-12)."""
-        session = self._session
-        session.calling = self
-        try:
-            if not session.started or not self.listening:
-                return False
-            if self._pending is not None:
-                self._put_back_pending()
-            arrival = self._pop()
-            listener = self._listener
-            if arrival is None or listener is None or not session.started:
-                self._put_back_pending()
-                return False
-            message = self._message(arrival)
-            if self._client:
-                session.unacknowledged.append(arrival)
-            self._buffer.delivered += 1
-            self._pending = None
-            self._call(listener, message, arrival)
-            return True
-        finally:
-            session.calling = None
-            if self._end_after_call and not (self._rest and self._queue):
-                self._end()
-            session.settle_lingering()
-
-    def _call(self, listener: MessageListener, message: Message, arrival: Arrival) -> None:
-        try:
-            listener(message)
-        except BaseException as error:  # noqa: BLE001  a thread of ours: nobody above could do more
-            taken = arrival.settled
-            self._session.unacknowledged.forget((arrival,))
-            self._intake.settle((arrival,), RETRY)
-            emit(
-                "consumer",
-                "listener_failed",
-                f"the listener of {self.destination.address} raised {type(error).__name__}: {error}; the message "
-                + ("was taken and is gone" if taken and not self._client else "is given back to be tried again"),
-                level=logging.ERROR,
-                destination=self.destination.address,
-                message_id=arrival.content.message_id,
-            )
-        else:
-            if not self._client:
-                self._intake.settle((arrival,), ACCEPT)
 
     # -- closing ----------------------------------------------------------------------------------------------------
 
@@ -509,7 +231,7 @@ class MessageConsumer:
             and not immediate
             and self._session.started  # stop() outranks DELIVER_ALL
         )
-        self._intake.close(self._bounded(deadline), discard_taken=not self._rest, keep_receiver=True)
+        self.intake.close(self._bounded(deadline), discard_taken=not self._rest, keep_receiver=True)
         self._session.bell.ring()
 
     def _bounded(self, deadline: float | None) -> float | None:
@@ -519,7 +241,7 @@ class MessageConsumer:
     def _close_inside(self) -> CloseReport:
         self._end_after_call = True
         report = self._report()
-        left = self._intake.buffered if self._rest else 0
+        left = self.intake.buffered if self._rest else 0
         if self._session.calling is not self:
             self._session.end_after_call(self)
         return CloseReport(report.delivered + left, report.released, report.discarded)
@@ -532,7 +254,7 @@ class MessageConsumer:
             running = session.calling is self
             if not running and self._rest and not session.started:
                 self._rest = False
-            left = self._intake.buffered if self._rest and not self._intake.closed_error else 0
+            left = self.intake.buffered if self._rest and not self.intake.closed_error else 0
             busy = self._active
             if not running and not left and not busy:
                 return
@@ -558,11 +280,11 @@ class MessageConsumer:
         if self._pending is not None and self._session.calling is not self:
             self._put_back_pending()
         self._rest = False
-        self._intake.release_buffered()
-        self._intake.discard_taken()
+        self.intake.release_buffered()
+        self.intake.discard_taken()
         done = self._in_hand
         if done is not None:
-            self._intake.settle((done,), ACCEPT)
+            self.intake.settle((done,), ACCEPT)
             self._in_hand = None
         self.closed = True
         self._session.consumer_closed(self)
@@ -572,7 +294,7 @@ class MessageConsumer:
         """An exception leaves the `with` block: what the loop had in hand is to be tried again (IF-39)."""
         done = self._in_hand
         if done is not None:
-            self._intake.settle((done,), RETRY)
+            self.intake.settle((done,), RETRY)
             self._in_hand = None
 
     def _report(self) -> CloseReport:
@@ -595,6 +317,11 @@ class MessageConsumer:
                 discarded=report.discarded,
             )
 
+    def _after_call(self) -> None:
+        if self._end_after_call and not (self._rest and self._queue):
+            self._end()
+        self._session.settle_lingering()
+
     def end_if_emptied(self) -> None:
         """Closed by another consumer's listener: end now, unless the listener is to have the rest first."""
         self._end_after_call = True
@@ -606,25 +333,10 @@ class MessageConsumer:
         self._closing = True
         self._session.bell.ring()
 
-    def undo_struck(self) -> None:
-        """Put a hand-over that an exception struck back at the head; for the session, inside it."""
-        if self._pending is not None:
-            self._put_back_pending()
-
     @property
     def quiesced(self) -> bool:
         """Fetches nothing any more."""
         return self._quiesced
-
-    @property
-    def intake(self) -> Intake:
-        """Where its messages wait; for the session."""
-        return self._intake
-
-    @property
-    def receiver(self) -> Receiver:
-        """What its messages came from; for the session."""
-        return self._receiver
 
     def __enter__(self) -> MessageConsumer:
         return self

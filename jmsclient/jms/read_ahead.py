@@ -1,12 +1,19 @@
-"""Whether a consumer reads ahead: one pure function of who has a say, with the reason in words (RA-1, RA-3, RA-4, IF-16)."""
+"""Whether a consumer reads ahead: one pure function of who has a say, with the reason in words; and the view people get of it.
+
+Rules RA-1, RA-3, RA-4, RA-26, IF-16.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from jmsclient.destination import ReadAheadAllowed
 from jmsclient.options import AcknowledgeMode, DefaultReadAhead
+
+if TYPE_CHECKING:
+    from jmsclient.intake import Intake
 
 
 class ReadAheadStatus(IntEnum):
@@ -83,3 +90,83 @@ def _inhibited(mode: AcknowledgeMode, read_ahead_messages: int, prefetch: int | 
 
 def _decision(status: ReadAheadStatus, decided_by: str, reason: str) -> ReadAheadDecision:
     return ReadAheadDecision(status=status, decided_by=decided_by, reason=reason)
+
+
+class ReadAhead:
+    """What a consumer's read ahead does, and the numbers of RA-26. A live view, readable from any thread."""
+
+    __slots__ = ("_decision", "_intake")
+
+    def __init__(self, decision: ReadAheadDecision, intake: Intake) -> None:
+        self._decision = decision
+        self._intake = intake
+
+    @property
+    def status(self) -> ReadAheadStatus:
+        return self._decision.status
+
+    @property
+    def reason(self) -> str:
+        return self._decision.reason
+
+    def explain(self) -> str:
+        """Who decided it and why, in one sentence (RA-4)."""
+        used = "Read ahead is used" if self._decision.used else f"Read ahead is not used ({self.status.name})"
+        return f"{used}: the {self._decision.decided_by} decided, for {self._decision.reason}."
+
+    @property
+    def buffered_messages(self) -> int:
+        return self._intake.buffered
+
+    @property
+    def buffered_taken(self) -> int:
+        """How many messages a kill -9 would lose now (RA-25)."""
+        return self._intake.counters.buffered_taken
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._intake.counters.buffered_bytes
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds."""
+        return self._intake.oldest_age
+
+    @property
+    def held(self) -> int:
+        return self._intake.counters.held
+
+    @property
+    def refused(self) -> int:
+        return self._intake.counters.refused
+
+    @property
+    def fetched(self) -> int:
+        return self._intake.counters.fetched
+
+    @property
+    def delivered(self) -> int:
+        return self._intake.counters.delivered
+
+    @property
+    def requests_sent(self) -> int:
+        return self._intake.counters.requests_sent
+
+    @property
+    def released(self) -> int:
+        return self._intake.counters.released
+
+    @property
+    def purged(self) -> int:
+        return self._intake.counters.purged
+
+    @property
+    def expired(self) -> int:
+        return self._intake.counters.expired
+
+    @property
+    def discarded_on_close(self) -> int:
+        return self._intake.counters.discarded
+
+    def __repr__(self) -> str:
+        return f"<ReadAhead {self.status.name} buffered={self.buffered_messages}>"

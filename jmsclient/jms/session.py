@@ -22,7 +22,9 @@ from jmsclient.errors import CloseTimeout, IllegalStateError, JmsClientError, Un
 from jmsclient.events import emit
 from jmsclient.intake import Intake
 from jmsclient.jms.acknowledgement import Unacknowledged, checked_mode, when_asked
-from jmsclient.jms.consumer import LOOK_INTERVAL, MessageConsumer, MessageListener
+from jmsclient.jms.consumer import LOOK_INTERVAL, MessageConsumer
+from jmsclient.jms.dispatcher import dispatch_until_closed
+from jmsclient.jms.hand_over import HandOver, MessageListener
 from jmsclient.jms.producer import MessageProducer
 from jmsclient.jms.read_ahead import ReadAheadDecision, decide
 from jmsclient.message import Message
@@ -52,7 +54,7 @@ class Session:
         self.closed = False
         self.inside = 0
         self.owner = 0
-        self.calling: MessageConsumer | None = None
+        self.calling: HandOver | None = None
         self.unacknowledged = Unacknowledged()
         self.clock = connection.clock
         self.keeper = connection.keeper
@@ -81,6 +83,8 @@ class Session:
 
     def busy_error(self) -> IllegalStateError:
         """For a second thread inside."""
+        if self.owner not in (0, get_ident()):
+            return self._owned_error()
         return IllegalStateError(
             f"this session is in use by thread {self.inside}; a session serves one thread at a time: make one session a thread"
         )
@@ -88,9 +92,12 @@ class Session:
     def check_owner(self, thread: int) -> None:
         """Raise IllegalStateError where the session belongs to its dispatcher and `thread` is not that."""
         if self.owner not in (0, thread):
-            raise IllegalStateError(
-                "a listener is set on this session, so it belongs to its dispatcher thread; use another session here"
-            )
+            raise self._owned_error()
+
+    def _owned_error(self) -> IllegalStateError:
+        return IllegalStateError(
+            "a listener is set on this session, so it belongs to its dispatcher thread; use another session here"
+        )
 
     def is_dispatcher(self, thread: int) -> bool:
         """Whether this is the thread that calls the listeners."""
@@ -100,6 +107,16 @@ class Session:
         """Why nothing works any more, where the connection ended by a fork."""
         failure = self._connection.failure
         return failure if isinstance(failure, IllegalStateError) else None
+
+    @property
+    def consumers(self) -> tuple[MessageConsumer, ...]:
+        """Those that are open; for the dispatcher."""
+        return self._consumers
+
+    @property
+    def failed(self) -> bool:
+        """The connection is gone for good."""
+        return self._connection.failure is not None
 
     def check_alive(self) -> None:
         """Raise IllegalStateError on a closed session, ConnectionLostError on a lost connection."""
@@ -327,38 +344,11 @@ class Session:
 
     def _start_dispatcher(self) -> None:
         if self._dispatcher is None and not self.closed:
-            dispatcher = threading.Thread(target=self._dispatch, name=f"jmsclient-listener-{id(self):x}", daemon=True)
+            dispatcher = threading.Thread(
+                target=dispatch_until_closed, args=(self,), name=f"jmsclient-listener-{id(self):x}", daemon=True
+            )
             self._dispatcher = dispatcher  # before it runs: a listener may ask at once whose thread it is
             dispatcher.start()
-
-    def _dispatch(self) -> None:
-        """Hand messages to listeners, one at a time, in turn between the consumers."""
-        pause = SystemBell()
-        me = get_ident()
-        while not self.closed:
-            if not self.started or self.owner != me:
-                self.bell.wait()
-                continue
-            if self.inside:  # a call that came before the listener was set is still inside
-                pause.wait(LOOK_INTERVAL)
-                continue
-            try:
-                if not self._turn():
-                    self.bell.wait()
-            except JmsClientError as error:
-                if self.closed or self._connection.failure is not None:
-                    return
-                emit("session", "dispatch_failed", f"{type(error).__name__}: {error}", level=logging.ERROR)
-                pause.wait(1.0)
-
-    def _turn(self) -> bool:
-        """One message from each consumer that listens. False where none of them has any."""
-        listening = [consumer for consumer in self._consumers if consumer.listening]
-        handed_over = [consumer.dispatch() for consumer in listening]
-        if any(handed_over):
-            return True
-        waiting = [consumer.seek() for consumer in listening]  # each asks, whatever the others find
-        return any(waiting)
 
     def end_after_call(self, consumer: MessageConsumer) -> None:
         """A listener closed another consumer of its session; that one ends when the running call has returned."""

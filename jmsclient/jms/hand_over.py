@@ -1,0 +1,241 @@
+"""The hand-over of one consumer's messages, one at a time: to a receive that asks for one, or to a listener.
+
+A message is looked at, recorded in `_pending`, popped, and only then given out (architecture "Threads, signals, finalizers"). An
+exception from a signal handler may strike between any two bytecodes. CPython looks for signals after a call and at a jump back,
+not between plain stores; so what belongs together is stored together, and a message whose hand-over was struck is found in
+`_pending` and put back at the head by whoever looks next. It must not know sockets, histories or how a consumer is closed.
+Rules RA-11, RA-17, RA-22, IF-1, IF-4, IF-11, IF-12, IF-17, IF-18, IF-39, IF-40.
+"""
+
+from __future__ import annotations
+
+import logging
+from _thread import get_ident
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jmsclient.destination import Destination
+from jmsclient.errors import ConnectionLostError, IllegalStateError
+from jmsclient.events import emit
+from jmsclient.intake import Intake
+from jmsclient.message import Message
+from jmsclient.options import AcknowledgeMode
+from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
+
+if TYPE_CHECKING:
+    from jmsclient.jms.session import Session
+
+MessageListener = Callable[[Message], object]
+
+
+class HandOver:
+    """What `MessageConsumer` is built on. The names with one underscore are shared by the two, and by nobody else."""
+
+    def __init__(
+        self, session: Session, destination: Destination, intake: Intake, receiver: Receiver, *, records_hand_over: bool
+    ) -> None:
+        self.destination = destination
+        self.closed = False
+        self.intake = intake
+        """Where its messages wait; for the session."""
+        self.receiver = receiver
+        """What its messages come from; for the session."""
+        self._session = session
+        self._buffer = intake.buffer
+        self._queue = intake.queue
+        self._clock = session.clock
+        self._records_hand_over = records_hand_over
+        self._client = session.acknowledge_mode is AcknowledgeMode.CLIENT
+        self._pending: Arrival | None = None  # handed over, or about to be; None again only when the caller has it
+        self._accepting = False  # the acknowledge of `_pending` is on its way, or may be
+        self._listener: MessageListener | None = None
+        self._closing = False
+        self._quiesced = False
+        self._rest = False  # closing, and the dispatcher hands the taken ones over first (RA-18)
+
+    # -- to a receive -----------------------------------------------------------------------------------------------
+
+    def _message(self, arrival: Arrival) -> Message:
+        return Message.received(
+            arrival.content, arrival.delivery_count, self._session.acknowledge_message if self._client else None, arrival
+        )
+
+    def _take(self, timeout: float | None) -> Arrival | None:
+        """The next arrival, in `_pending`; waits for it. None: at the time-out, or closing."""
+        deadline = self._clock.deadline(timeout)
+        while True:
+            if self._pending is not None:
+                self._put_back_pending()
+            if self._closing:
+                return None
+            if self._queue and self._session.started:
+                arrival = self._pop()
+                if arrival is not None:
+                    return arrival
+            elif not self._await(deadline):
+                return None
+
+    def _pop(self) -> Arrival | None:
+        """Look, record, pop. None where nothing waits. The only place where a message leaves the buffer one by one."""
+        queue = self._queue
+        while True:
+            try:
+                arrival = queue[0]
+                self._pending = arrival
+                popped = queue.popleft()
+            except IndexError:  # nothing there, or a close took the last one between the look and the pop
+                self._pending = None
+                return None
+            if popped is not arrival:
+                self._pending = arrival = popped
+            if arrival.expires_at is not None and arrival.expires_at <= self._clock.wall():
+                self.intake.drop_expired(arrival)
+                self._pending = None
+            else:
+                if self._records_hand_over and arrival.persistent and not arrival.settled:
+                    arrival.receiver.handing_over((arrival,))
+                arrival.handed_over = True
+            if len(queue) <= self._buffer.mark:
+                self.intake.top_up()
+            if self._pending is not None:
+                return arrival
+
+    def _accepted(self, arrival: Arrival) -> Message:
+        """In AUTO its acknowledge is handed over; in CLIENT the session remembers it. Ends the hand-over."""
+        message = self._message(arrival)
+        if self._client:
+            self._session.unacknowledged.append(arrival)
+        elif not arrival.settled:
+            self._accepting = True
+            arrival.receiver.settle((arrival,), ACCEPT)
+        self._buffer.delivered += 1
+        self._accepting = False
+        self._pending = None
+        return message
+
+    def _put_back_pending(self) -> None:
+        """A hand-over was struck, or called off: the message goes back to the head (RA-22). Repeating it does no harm."""
+        arrival = self._pending
+        if arrival is not None:
+            self._session.unacknowledged.undo(arrival)
+            if self._accepting:  # whether the provider has it is not known, so it gets it (again), and this one counts as taken
+                arrival.receiver.settle((arrival,), ACCEPT)
+                arrival.settled = True
+                self._accepting = False
+            if not (self._queue and self._queue[0] is arrival):
+                arrival.handed_over = False
+                self._queue.appendleft(arrival)
+            self._pending = None
+
+    def _await(self, deadline: float | None) -> bool:
+        """Wait for a change: True to look again, False at the deadline, with the provider asked (IF-18) and no demand left
+        where there is no window (P02)."""
+        session, intake = self._session, self.intake
+        session.check_alive()
+        if session.owner:
+            session.check_owner(get_ident())
+        if intake.ended:
+            raise self._ended_error()
+        if self._quiesced and not self._queue:
+            return False
+        started = session.started
+        windowless = not self._buffer.window
+        try:
+            if started and intake.unsure:
+                session.keeper.shielded(self._drain)
+            if started and windowless:
+                intake.want_one()
+            if started and self._queue:
+                return True
+            left = self._clock.left(deadline)
+            if left is None or left > 0:
+                session.bell.wait(left)
+                return True
+            if not started or self._closing:
+                return False
+            session.keeper.shielded(self._drain)
+        except BaseException:
+            if windowless:
+                session.keeper.note(self._drain)
+            raise
+        return bool(self._queue)
+
+    def _drain(self) -> None:
+        self.intake.drain(self._clock.deadline(self._session.request_timeout))
+
+    def undo_struck(self) -> None:
+        """Put a hand-over that an exception struck back at the head; for the session, inside it."""
+        if self._pending is not None:
+            self._put_back_pending()
+
+    def _closed_error(self) -> IllegalStateError:
+        return self._session.dead_error() or IllegalStateError(f"the consumer of {self.destination.address} is closed")
+
+    def _ended_error(self) -> Exception:
+        error = self.intake.closed_error
+        if error is not None:
+            return error
+        return ConnectionLostError(f"the provider closed the consumer of {self.destination.address}")
+
+    # -- to a listener, on the session's dispatcher thread ----------------------------------------------------------
+
+    @property
+    def listening(self) -> bool:
+        """The dispatcher has something to do with it."""
+        return self._listener is not None and not self.closed and (not self._closing or self._rest)
+
+    def seek(self) -> bool:
+        """Before the dispatcher waits: settle what is unsure, ask for one where there is no window. True: look again."""
+        if self.intake.unsure:
+            self._drain()
+        if not self._buffer.window and not self._closing:
+            self.intake.want_one()
+        return bool(self._queue)
+
+    def dispatch(self) -> bool:
+        """Hand one message to the listener; False where there was none. What it raises makes a counted attempt (IF-12)."""
+        session = self._session
+        session.calling = self
+        try:
+            if not session.started or not self.listening:
+                return False
+            if self._pending is not None:
+                self._put_back_pending()
+            arrival = self._pop()
+            listener = self._listener
+            if arrival is None or listener is None or not session.started:
+                self._put_back_pending()
+                return False
+            message = self._message(arrival)
+            if self._client:
+                session.unacknowledged.append(arrival)
+            self._buffer.delivered += 1
+            self._pending = None
+            self._call(listener, message, arrival)
+            return True
+        finally:
+            session.calling = None
+            self._after_call()
+
+    def _call(self, listener: MessageListener, message: Message, arrival: Arrival) -> None:
+        try:
+            listener(message)
+        except BaseException as error:  # noqa: BLE001  a thread of ours: nobody above could do more
+            taken = arrival.settled
+            self._session.unacknowledged.forget((arrival,))
+            self.intake.settle((arrival,), RETRY)
+            emit(
+                "consumer",
+                "listener_failed",
+                f"the listener of {self.destination.address} raised {type(error).__name__}: {error}; the message "
+                + ("was taken and is gone" if taken and not self._client else "is given back to be tried again"),
+                level=logging.ERROR,
+                destination=self.destination.address,
+                message_id=arrival.content.message_id,
+            )
+        else:
+            if not self._client:
+                self.intake.settle((arrival,), ACCEPT)
+
+    def _after_call(self) -> None:
+        """The dispatcher is done with a call; for the consumer, that may have been closed by it."""
