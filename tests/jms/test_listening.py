@@ -97,6 +97,7 @@ def test_the_session_belongs_to_its_dispatcher_while_a_listener_is_set(connectio
         with pytest.raises(IllegalStateError, match="dispatcher"):
             call()
     consumer.listener = None
+    wait_until(lambda: not session.inside)  # the running call ends; until then the session is busy
     assert session.create_consumer("OUT").receive(2) is not None
 
 
