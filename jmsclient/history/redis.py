@@ -107,11 +107,13 @@ class RedisHistory(DocumentHistory):
 
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
         indexes = [self._index(trigger)] if trigger is not None else self._call(lambda: self._client.smembers(self._triggers))
+        clock = self._call(lambda: self._client.execute_command("TIME"))
+        now = int(clock[0]) * 1_000_000 + int(clock[1])  # one for all, or ages of two triggers could not be compared
         parked: list[ParkedMessage] = []
         for index in indexes:
             keys = self._call(lambda index=index: self._client.zrange(index, 0, -1))  # type: ignore[misc]
             for start in range(0, len(keys), READ_AT_ONCE):
-                parked += self._copies(keys[start : start + READ_AT_ONCE])
+                parked += self._copies(keys[start : start + READ_AT_ONCE], now)
         return sorted(parked, key=lambda one: -one.age)
 
     def purge_expired(self) -> int:
@@ -178,9 +180,7 @@ class RedisHistory(DocumentHistory):
 
         return self._call(run)
 
-    def _copies(self, keys: Sequence[bytes]) -> Iterator[ParkedMessage]:
-        clock = self._call(lambda: self._client.execute_command("TIME"))
-        now = int(clock[0]) * 1_000_000 + int(clock[1])
+    def _copies(self, keys: Sequence[bytes], now: int) -> Iterator[ParkedMessage]:
         for key, values in zip(keys, self._pipelined(keys, lambda pipeline, key: pipeline.hmget(key, _COPY)), strict=True):
             if isinstance(values, list) and values[0] == b"in_doubt":  # not settled since it was listed
                 yield _parked(key, values, now)
