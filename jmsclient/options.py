@@ -113,6 +113,10 @@ class TriggerOptions:
     """Seconds that a resolver may take (TR-55)."""
     in_progress_delay: float = 5.0
     """Seconds at most until a copy whose first delivery is in progress is decided again (TR-35)."""
+    monitor_interval: float = 60.0
+    """Seconds between two questions to the monitor of a suspended trigger (TR-60)."""
+    monitor_tries: int | None = None
+    """How often the monitor is asked at most, a suspension; None: until it says True (TR-60)."""
 
     def __post_init__(self) -> None:
         choice("abandoned", self.abandoned, ("ask", "retry"))
@@ -120,6 +124,8 @@ class TriggerOptions:
         seconds("operation_timeout", self.operation_timeout, least=0.001)
         seconds("resolver_timeout", self.resolver_timeout, least=0.001)
         seconds("in_progress_delay", self.in_progress_delay, least=0.001)
+        seconds("monitor_interval", self.monitor_interval, least=0.001)
+        count("monitor_tries", self.monitor_tries, least=1, none=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

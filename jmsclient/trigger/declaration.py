@@ -81,6 +81,10 @@ class Declaration:
                 f"lease={self.lease:g} and history_ttl={self.history_ttl:g}: the lease must be shorter, or an entry would "
                 "disappear while its handler still runs"
             )
+        if self.history_unavailable == "resolver" and self.resolver is None:
+            raise ConfigurationError(f"trigger {self.name!r}: history_unavailable='resolver' needs a resolver=")
+        if self.monitor is not None and self.on_retry_failure != "suspend":
+            raise ConfigurationError(f"trigger {self.name!r}: monitor= is asked only with on_retry_failure='suspend'")
         self._refuse_what_comes_later()
         if self.policy == "park" and not self.durable:
             raise ConfigurationError(
@@ -90,10 +94,7 @@ class Declaration:
 
     def _refuse_what_comes_later(self) -> None:
         later = {
-            "on_retry_failure": self.on_retry_failure != "throw",
-            "history_unavailable": self.history_unavailable != "suspend",
             "batch": self.batch != 1,
-            "monitor": self.monitor is not None,
             "transacted": self.transacted,
         }
         for name, asked in later.items():

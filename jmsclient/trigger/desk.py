@@ -84,6 +84,8 @@ class Desk:
         """Write `completed`, then accept. Without a claim there is nothing to write."""
         work.renew_at = None
         if not work.claimed:
+            if work.unrecorded and self.ledger is not None and work.id is not None:  # so that a later copy is a Duplicate
+                self.ledger.note(Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl))
             self.counters.completed += 1
             self.accept(work)
             return

@@ -17,6 +17,9 @@ Answer = Callable[[Reply], None]
 Unanswered = Callable[[], None]
 
 
+MOST_NOTES = 1000
+
+
 class Ledger:
     """See the module."""
 
@@ -31,6 +34,18 @@ class Ledger:
         """Send this with the next group; `answer` may add further commands. `unanswered` (of a claim) is called instead when
         the store did not answer."""
         self._waiting.append((command, answer, unanswered))
+
+    @property
+    def pressing(self) -> bool:
+        """Somebody waits for an answer."""
+        return any(answer is not _nothing_to_do for _, answer, _ in self._waiting)
+
+    def note(self, command: Command) -> None:
+        """Tell the store when it answers again, if not too much waits by then: nobody needs to know. Takes the place of what
+        waits for the same token."""
+        self.forget(command.token)
+        if len(self._waiting) < MOST_NOTES:
+            self._waiting.append((command, _nothing_to_do, None))
 
     def forget(self, token: str) -> bool:
         """Drop what waits for this token (TR-50: given up); True if there was something."""
@@ -69,4 +84,4 @@ def _again(command: Command, answer: Answer, unanswered: Unanswered | None) -> t
 
 
 def _nothing_to_do(_: Reply) -> None:
-    """Whoever asked for the claim was told long ago that there is none."""
+    """Nobody waits for it: a claim whose asker was told that there is none, or a note."""

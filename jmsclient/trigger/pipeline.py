@@ -19,14 +19,14 @@ from typing import Any
 
 from jmsclient.clock import Bell, Clock
 from jmsclient.destination import Destination, ReadAheadClosePolicy
-from jmsclient.errors import ConnectionLostError, HistoryUnavailableError, IllegalStateError, JmsClientError, MessageFormatError
+from jmsclient.errors import ConnectionLostError, IllegalStateError, JmsClientError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.history.contract import new_token, stored_id
 from jmsclient.history.entries import Claim, Reply, State
 from jmsclient.intake import Intake
 from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
-from jmsclient.transport.contract import RELEASE, RETRY, Arrival
+from jmsclient.transport.contract import RELEASE, Arrival
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.decision import (
     AskResolver,
@@ -45,13 +45,14 @@ from jmsclient.trigger.failing import Failing, SendCopy
 from jmsclient.trigger.holding import Held
 from jmsclient.trigger.in_doubt import InDoubtMessages
 from jmsclient.trigger.leases import Leases
+from jmsclient.trigger.monitor import REASON as RETRY_FAILURE
+from jmsclient.trigger.monitor import Monitor
+from jmsclient.trigger.outage import Outage
 from jmsclient.trigger.resolving import Resolving
 from jmsclient.trigger.retry import Retries
+from jmsclient.trigger.suspension import Suspension
 from jmsclient.trigger.work import HandlerThreads, Work
 
-FIRST_PROBE = 1.0
-LONGEST_PROBE = 30.0
-DRAIN_TIMEOUT = 2.0
 MOVED_ON_PAUSE = 0.1
 
 
@@ -83,13 +84,14 @@ class Pipeline:
         bell: Bell,
         intake: Intake,
         on_failed: Callable[[], None],
+        on_recovered: Callable[[], None] | None = None,
         provider_error_destination: Destination | None = None,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
-        `on_failed` is called when the pipeline ended without being told to (`error` says why)."""
+        `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
+        said True (default: `resume`)."""
         self.declaration = declaration
         self.error: BaseException | None = None
-        self.suspended: str | None = None
         self._call = call
         self._send = send
         self._delayed_release = capabilities.delayed_release
@@ -99,11 +101,13 @@ class Pipeline:
         self._intake = intake
         self._on_failed = on_failed
         self._claiming: dict[str, Work] = {}
-        self._unclaimed: list[Work] = []
         self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock)
         self._held = Held(self._desk)
         self._leases = Leases(self._desk)
+        self._suspension = Suspension(self._desk)
+        self._outage = Outage(self._desk, self._suspension, decided=self._decided)
+        self._monitor = Monitor(self._desk, self._suspension, bell, recovered=on_recovered or (lambda: self.resume("monitor")))
         self._in_doubt = InDoubtMessages(self._desk, run=self._new, moved_on=self._moved_on)
         self._failing = Failing(
             self._desk,
@@ -113,7 +117,12 @@ class Pipeline:
             park=self._in_doubt.park,
         )
         self._retries = Retries(
-            self._desk, self._leases, start=self._ready.append, redeliver=self._failing.redeliver, worker=worker
+            self._desk,
+            self._leases,
+            start=self._ready.append,
+            redeliver=self._failing.redeliver,
+            suspend=self._suspend,
+            worker=worker,
         )
         self._resolving = Resolving(
             self._desk,
@@ -121,15 +130,15 @@ class Pipeline:
             claim=lambda work: self._claim(work, take_over=True),
             decided=self._decided,
             in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self._failing),
+            suspend=self._suspend,
         )
         self._handlers = HandlerThreads(declaration.name, declaration.concurrency, self._execute, bell)
         self._thread = threading.Thread(target=self._run, name=f"jmsclient-{declaration.name}-pipeline", daemon=True)
         self._busy = 0
         self._late: list[Arrival] = []
         self._stopping = False
+        self._resumed_by: str | None = None
         self._stop_deadline: float | None = None
-        self._probe_at: float | None = None
-        self._probe_pause = FIRST_PROBE
         self._finished = 0
         self._finished_at_stop = 0
         self._released_at_stop = 0
@@ -140,6 +149,11 @@ class Pipeline:
     def counters(self) -> Counters:
         """TR-65."""
         return self._desk.counters
+
+    @property
+    def suspended(self) -> str | None:
+        """Why it takes no messages now; None: it does."""
+        return self._suspension.reason
 
     # -- from any thread --------------------------------------------------------------------------------------------
 
@@ -152,6 +166,11 @@ class Pipeline:
         (monotonic; None: no limit). May be called again with an earlier deadline, also from a signal handler."""
         self._stop_deadline = deadline
         self._stopping = True
+        self._bell.ring()
+
+    def resume(self, actor: str) -> None:
+        """End a suspension that used-up retries began (TR-59); without one, nothing happens."""
+        self._resumed_by = actor
         self._bell.ring()
 
     def join(self) -> TriggerReport:
@@ -198,7 +217,7 @@ class Pipeline:
         self._collect(now)
         self._watch(now)
         self._take(now)
-        self._exchange(now)
+        self._outage.exchange(now)
         self._desk.settle()
         self._dispatch()
         if not self._handlers.finished and not self._could_take() and not self._ended():
@@ -209,20 +228,22 @@ class Pipeline:
             return False
         if self._stop_deadline is not None and self._clock.monotonic() >= self._stop_deadline:
             return True
-        waiting = bool(self._desk.ledger) or self._intake.buffered > 0
+        waiting = (self._desk.ledger is not None and self._desk.ledger.pressing) or self._intake.buffered > 0
         return self._desk.stopping and not self._desk.running and not self._claiming and not waiting
 
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
         due = self._leases.due() + self._retries.due() + self._resolving.due() + self._held.due()
-        due += [at for at in (self._probe_at, self._stop_deadline if self._stopping else None) if at is not None]
+        due += self._outage.due() + self._monitor.due()
+        if self._stopping and self._stop_deadline is not None:
+            due.append(self._stop_deadline)
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
     # -- taking and claiming ----------------------------------------------------------------------------------------
 
     def _take(self, now: float) -> None:
         """As many messages as handlers are free: held ones that are due first, then the buffer's."""
-        if self._probe_at is not None:
+        if self._suspension:
             return
         free = self._free()
         arrivals = self._held.take(now, free)
@@ -245,7 +266,7 @@ class Pipeline:
     def _could_take(self) -> bool:
         """Another turn would take a message: what this turn took was settled without a handler."""
         behind_head = self.declaration.serial and len(self._held) > 0
-        return self._probe_at is None and not behind_head and self._intake.buffered > 0 and self._free() > 0
+        return not self._suspension and not behind_head and self._intake.buffered > 0 and self._free() > 0
 
     def _consider(self, arrival: Arrival) -> None:
         """Claim what is to be checked by the history; decide the rest at once."""
@@ -270,6 +291,9 @@ class Pipeline:
 
     def _claim(self, work: Work, *, take_over: bool) -> None:
         assert self._desk.ledger is not None
+        if self._outage.decides:
+            self._outage.decide(work)
+            return
         declaration = self.declaration
         self._claiming[work.token] = work
         command = Claim(
@@ -284,7 +308,7 @@ class Pipeline:
 
     def _claim_unanswered(self, work: Work) -> None:
         del self._claiming[work.token]
-        self._unclaimed.append(work)
+        self._outage.unclaimed(work)
 
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         del self._claiming[work.token]
@@ -363,6 +387,9 @@ class Pipeline:
             return
         self._held.add(work.arrival, delay)
 
+    def _suspend(self, why: str) -> None:
+        self._suspension.begin(RETRY_FAILURE, f"retries are used up ({why})")
+
     # -- results of handlers and resolvers --------------------------------------------------------------------------
 
     def _collect(self, now: float) -> None:
@@ -387,66 +414,16 @@ class Pipeline:
 
     def _watch(self, now: float) -> None:
         """Whatever the time has come for."""
+        if self._resumed_by is not None:
+            actor, self._resumed_by = self._resumed_by, None
+            self._suspension.end(RETRY_FAILURE, f"says the {actor}", actor=actor)
+        self._monitor.watch(now)
         self._leases.watch(now)
         self._retries.watch(now)
         self._resolving.watch(now)
         held = self._held.due()
-        if held and held[0] <= now and not self._stopping and self._probe_at is None:
+        if held and held[0] <= now and not self._stopping and not self._suspension:
             self._intake.start()
-
-    def _exchange(self, now: float) -> None:
-        if self._desk.ledger is None or (self._probe_at is not None and now < self._probe_at):
-            return
-        probing = self._probe_at is not None
-        try:
-            if probing and not self._desk.ledger:
-                assert self.declaration.history is not None
-                self.declaration.history.lookup_many(self.declaration.name, [("probe", "probe")])
-            self._desk.ledger.exchange()
-        except HistoryUnavailableError as error:
-            unclaimed, self._unclaimed = self._unclaimed, []
-            self._intake.put_back([work.arrival for work in unclaimed])
-            self._suspend(error)
-            return
-        if probing:
-            self._resume()
-
-    def _suspend(self, error: HistoryUnavailableError) -> None:
-        """TR-49: nothing is claimed, what is buffered goes back uncounted, and the history is probed until it answers."""
-        now = self._clock.monotonic()
-        self._desk.counters.store_errors += 1
-        if self._probe_at is None:
-            self.suspended = "history_unavailable"
-            self._probe_pause = FIRST_PROBE
-            emit(
-                "trigger",
-                "suspended",
-                f"trigger {self.declaration.name!r} is suspended: the history does not answer ({error}); it resumes by itself",
-                level=logging.WARNING,
-                trigger=self.declaration.name,
-                reason="history_unavailable",
-            )
-        self._withhold()
-        self._probe_at = now + self._probe_pause
-        self._probe_pause = min(LONGEST_PROBE, self._probe_pause * 2)
-        for work in list(self._desk.running.values()):  # TR-50
-            over = work.claimed and work.renew_at is None and work.lease_until <= now
-            if over and self._desk.ledger is not None and self._desk.ledger.forget(work.token):
-                self._desk.tell("completed_not_recorded", work, logging.ERROR, "ran, but the history could not be told: given back")
-                self._desk.give_back(work, RETRY)
-
-    def _resume(self) -> None:
-        self._probe_at = None
-        self.suspended = None
-        emit(
-            "trigger",
-            "resumed",
-            f"trigger {self.declaration.name!r} resumes: the history answers",
-            trigger=self.declaration.name,
-        )
-        if not self._stopping:
-            self._intake.start()
-        self._bell.ring()
 
     # -- settling and starting --------------------------------------------------------------------------------------
 
@@ -499,20 +476,11 @@ class Pipeline:
         self._desk.stopping = True
         self._retries.interrupt()
         self._finished_at_stop = self._finished
-        self._released_at_stop += len(self._held) + self._withhold()
+        self._released_at_stop += len(self._held) + self._suspension.withhold()
         self._intake.settle(self._held.take_all(), RELEASE)
         policy = self.declaration.destination.read_ahead_close_policy
         if policy is ReadAheadClosePolicy.DELIVER_CURRENT:
             self._discarded_at_stop += self._intake.discard_taken()
-
-    def _withhold(self) -> int:
-        """Take demand back, then give back what is kept: in this order, or it would come again at once. Returns how many."""
-        self._intake.stop()
-        try:
-            self._intake.drain(self._clock.monotonic() + DRAIN_TIMEOUT)
-        except JmsClientError as error:
-            emit("trigger", "drain_failed", f"trigger {self.declaration.name!r}: {error}", level=logging.WARNING)
-        return self._intake.release_buffered()
 
     def _give_back_all(self) -> None:
         """The last word on every delivery this pipeline still has, whatever ended it (TR-66). Those that still run are left to

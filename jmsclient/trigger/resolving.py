@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from jmsclient.errors import IllegalStateError
+from jmsclient.errors import IllegalStateError, TransientError
+from jmsclient.transport.contract import RELEASE
 from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, New
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.work import Work
@@ -16,7 +17,7 @@ from jmsclient.trigger.work import Work
 
 class Resolving:
     """`start` has the question asked; `claim` takes an abandoned run over; `decided` carries a decision out; `in_doubt` does
-    what the In Doubt policy says, with a reason."""
+    what the In Doubt policy says, with a reason; `suspend` suspends the trigger, with a text that says why."""
 
     def __init__(
         self,
@@ -26,12 +27,14 @@ class Resolving:
         claim: Callable[[Work], None],
         decided: Callable[[Work, Decision], None],
         in_doubt: Callable[[Work, str], None],
+        suspend: Callable[[str], None],
     ) -> None:
         self._desk = desk
         self._start = start
         self._claim = claim
         self._decided = decided
         self._in_doubt = in_doubt
+        self._suspend = suspend
         self._limit = desk.declaration.options.resolver_timeout
 
     def ask(self, work: Work, question: AskResolver) -> None:
@@ -52,8 +55,13 @@ class Resolving:
         assert question is not None
         if work.error is not None:
             error, work.error = work.error, None
+            transient = isinstance(error, TransientError) and desk.declaration.on_retry_failure == "suspend"
             self._failed(work, "resolver_failed", f"the resolver failed: {error}", error)
-            self._in_doubt(work, "resolver_failed")
+            if transient:
+                desk.give_back(work, RELEASE)
+                self._suspend(str(error))
+            else:
+                self._in_doubt(work, "resolver_failed")
             return
         answer = work.answer[0] if isinstance(work.answer, tuple) and work.answer else work.answer
         try:

@@ -19,7 +19,8 @@ from jmsclient.trigger.work import Work
 
 
 class Retries:
-    """`start` has work run again; `redeliver` gives it back as a planned redelivery because of an error.
+    """`start` has work run again; `redeliver` gives it back as a planned redelivery because of an error;
+    `suspend` suspends the trigger, with a text that says why.
 
     `Work.retry_at` is when a pause is over: None where work does not wait for a retry, infinite while the history is asked.
     """
@@ -31,12 +32,14 @@ class Retries:
         *,
         start: Callable[[Work], None],
         redeliver: Callable[[Work, BaseException], None],
+        suspend: Callable[[str], None],
         worker: str,
     ) -> None:
         self._desk = desk
         self._leases = leases
         self._start = start
         self._redeliver = redeliver
+        self._suspend = suspend
         self._worker = worker
         self._most = desk.declaration.max_retries
 
@@ -50,13 +53,18 @@ class Retries:
         return [work.retry_at for work in self.waiting() if work.retry_at is not None]
 
     def plan(self, work: Work, error: BaseException) -> bool:
-        """Plan a retry, or the redelivery that stands for it while the trigger stops. False: `error` asks for none, or all
-        retries are used up."""
-        if not isinstance(error, TransientError) or work.retries >= self._most:
+        """Plan a retry, or the redelivery that stands for it where the trigger stops, or suspends with all retries used up.
+        False: `error` is to be handled as any other."""
+        if not isinstance(error, TransientError):
             return False
         desk = self._desk
-        if desk.stopping:
+        used_up = work.retries >= self._most
+        if used_up and desk.declaration.on_retry_failure == "throw":
+            return False
+        if used_up or desk.stopping:
             self._redeliver(work, error)
+            if used_up and not desk.stopping:
+                self._suspend(str(error))
             return True
         work.retries += 1
         work.retry_at = math.inf

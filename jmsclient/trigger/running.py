@@ -36,6 +36,7 @@ class RunningTrigger:
         worker: str,
         clock: Clock,
         on_failed: Callable[[], None],
+        on_recovered: Callable[[], None] | None = None,
     ) -> RunningTrigger:
         """Open the receiver and start the pipeline. Raises ConfigurationError where TR-45 has nowhere to put a failed message,
         and what the transport raises."""
@@ -85,12 +86,17 @@ class RunningTrigger:
             bell=bell,
             intake=intake,
             on_failed=on_failed,
+            on_recovered=on_recovered,
             provider_error_destination=getattr(receiver, "error_destination", None),
         )
         intake.attach(receiver)
         pipeline.start()
         intake.start()
         return cls(declaration, pipeline, session, outbox, clock)
+
+    def resume(self, actor: str = "application") -> None:
+        """Take messages again after a suspension that used-up retries began (TR-59). Any thread; without one, nothing happens."""
+        self.pipeline.resume(actor)
 
     def join(self) -> TriggerReport:
         report = self.pipeline.join()

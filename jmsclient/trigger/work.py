@@ -20,7 +20,8 @@ from jmsclient.trigger.decision import AskResolver
 
 
 class Work:
-    """`id` and `source` are None where the message has no id or is not checked; `token` owns its claim while `claimed`."""
+    """`id` and `source` are None where the message has no id or is not checked; `token` owns its claim while `claimed`;
+    `unrecorded` runs although the history cannot be asked."""
 
     __slots__ = (
         "answer",
@@ -42,6 +43,7 @@ class Work:
         "source",
         "started",
         "token",
+        "unrecorded",
     )
 
     def __init__(self, arrival: Arrival, message: Message, id: str | None, source: str | None, token: str) -> None:  # noqa: A002
@@ -64,6 +66,7 @@ class Work:
         self.question: AskResolver | None = None
         self.answer: Any = None
         self.given_up = False
+        self.unrecorded = False
 
 
 class HandlerThreads:

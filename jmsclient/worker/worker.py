@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -147,7 +148,14 @@ class Worker:
         A handler that raises TransientError is run again before its message is settled, at most `max_retries` times,
         `retry_interval` seconds later or after the error's own `retry_after`; meanwhile a serial trigger waits and a
         concurrent one runs other messages. Then, as for any other exception, `on_error` says what becomes of the message
-        (TR-45, TR-57).
+        (TR-45, TR-57); or with `on_retry_failure="suspend"` it goes back, to be New, and the trigger takes nothing until
+        `monitor()`, asked every `TriggerOptions.monitor_interval`, returns True (TR-60) or `worker.triggers[name].resume()` is
+        called.
+
+        While the history does not answer, `history_unavailable` says what becomes of messages (TR-49): "suspend" takes none
+        and resumes by itself; "run" decides as without a history: what is delivered for the first time runs, without duplicate
+        detection, what comes again is the resolver's or In Doubt; "in_doubt" treats them as In Doubt; "resolver" asks
+        the resolver about each. An event `history_unavailable` marks each message that was not looked up.
         """
         parsed = parse_destination(destination)
         identity = name if name is not None else parsed.address
@@ -222,6 +230,7 @@ class Worker:
                     worker=f"{socket.gethostname()}:{os.getpid()}",
                     clock=self._clock,
                     on_failed=self._bell.ring,
+                    on_recovered=partial(self._recovered, declaration.monitor),
                 )
         except BaseException:
             self._close(0.0)
@@ -284,6 +293,12 @@ class Worker:
         if history not in self._opened:
             self._opened[history] = open_history(history, namespace=self.name)
         return self._opened[history]
+
+    def _recovered(self, monitor: Callable[[], bool] | None) -> None:
+        """A monitor said True, on some pipeline's thread: every trigger that shares it resumes (TR-60)."""
+        for running in list(self.triggers.values()):
+            if running.declaration.monitor == monitor:
+                running.resume("monitor")
 
     def _connect(self) -> Transport:
         url = self.url or os.environ.get("JMSCLIENT_URL") or "embedded:"

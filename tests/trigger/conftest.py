@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from jmsclient.errors import HistoryUnavailableError
 from jmsclient.events import Event, subscribe
+from jmsclient.history import DocumentHistory, Reply
+from jmsclient.history.entries import Command
 from jmsclient.testing import ScriptedBackend
 
 
@@ -39,3 +42,38 @@ def until() -> Callable[[Callable[[], Any]], None]:
             time.sleep(0.005)
 
     return wait
+
+
+class Switchable(DocumentHistory):
+    """A history that can be switched off, for the commands that `off` names."""
+
+    def __init__(self, inner: DocumentHistory) -> None:
+        self.inner = inner
+        self.off: type[Command] | None = None
+
+    def exchange(self, commands: Sequence[Command]) -> list[Reply]:
+        if self.off is not None and any(isinstance(one, self.off) for one in commands):
+            raise HistoryUnavailableError("switched off")
+        return self.inner.exchange(commands)
+
+    def lookup_many(self, trigger: str, ids: Any) -> Any:
+        if self.off is not None:
+            raise HistoryUnavailableError("switched off")
+        return self.inner.lookup_many(trigger, ids)
+
+    def in_doubt(self, trigger: str | None = None) -> Any:
+        return self.inner.in_doubt(trigger)
+
+    def purge_expired(self) -> int:
+        return self.inner.purge_expired()
+
+    def statistics(self) -> dict[str, int]:
+        return self.inner.statistics()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.fixture
+def switchable() -> type[Switchable]:
+    return Switchable

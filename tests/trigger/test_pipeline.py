@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jmsclient import Delivery, IllegalStateError, Message, Status, Worker
-from jmsclient.errors import ConfigurationError, HistoryUnavailableError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError, UnsupportedFeatureError
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, Reply, State, open_history
 from jmsclient.history.entries import Claim, Command, Complete
@@ -68,11 +68,11 @@ def test_tr37_completed_is_in_the_history_before_the_message_is_accepted(backend
             log.extend(f"{type(one).__name__}:{len(backend.settlements)}" for one in commands)
             return inner.exchange(commands)
 
-        lookup_many = inner.lookup_many  # type: ignore[assignment]
-        in_doubt = inner.in_doubt  # type: ignore[assignment]
-        purge_expired = inner.purge_expired  # type: ignore[assignment]
-        statistics = inner.statistics  # type: ignore[assignment]
-        close = inner.close  # type: ignore[assignment]
+        lookup_many = inner.lookup_many
+        in_doubt = inner.in_doubt
+        purge_expired = inner.purge_expired
+        statistics = inner.statistics
+        close = inner.close
 
     worker = Worker(backend.url, history=Spy())
 
@@ -302,40 +302,10 @@ def test_tr40_a_lease_is_renewed_while_the_handler_runs(backend: ScriptedBackend
     assert verbs(backend) == [Verb.ACCEPT]
 
 
-class Failing(DocumentHistory):
-    """A history that can be switched off."""
-
-    def __init__(self, inner: DocumentHistory) -> None:
-        self.inner = inner
-        self.off: type[Command] | None = None
-
-    def exchange(self, commands: Sequence[Command]) -> list[Reply]:
-        if self.off is not None and any(isinstance(one, self.off) for one in commands):
-            raise HistoryUnavailableError("switched off")
-        return self.inner.exchange(commands)
-
-    def lookup_many(self, trigger: str, ids: Any) -> Any:
-        if self.off is not None:
-            raise HistoryUnavailableError("switched off")
-        return self.inner.lookup_many(trigger, ids)
-
-    def in_doubt(self, trigger: str | None = None) -> Any:
-        return self.inner.in_doubt(trigger)
-
-    def purge_expired(self) -> int:
-        return self.inner.purge_expired()
-
-    def statistics(self) -> dict[str, int]:
-        return self.inner.statistics()
-
-    def close(self) -> None:
-        self.inner.close()
-
-
 def test_tr49_without_its_history_a_trigger_suspends_and_resumes_by_itself(
-    backend: ScriptedBackend, history: DocumentHistory, until: Until, events: list[Event]
+    backend: ScriptedBackend, history: DocumentHistory, until: Until, events: list[Event], switchable: Callable[..., Any]
 ) -> None:
-    failing = Failing(history)
+    failing = switchable(history)
     failing.off = Claim
     ran: list[int] = []
     worker = Worker(backend.url, history=failing)
@@ -357,9 +327,9 @@ def test_tr49_without_its_history_a_trigger_suspends_and_resumes_by_itself(
 
 
 def test_tr50_a_completion_that_cannot_be_written_is_tried_until_the_lease_ends_then_given_back(
-    backend: ScriptedBackend, history: DocumentHistory, until: Until, events: list[Event]
+    backend: ScriptedBackend, history: DocumentHistory, until: Until, events: list[Event], switchable: Callable[..., Any]
 ) -> None:
-    failing = Failing(history)
+    failing = switchable(history)
     failing.off = Complete
     worker = Worker(backend.url, history=failing)
 

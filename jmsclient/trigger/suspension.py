@@ -1,0 +1,70 @@
+"""Why a trigger takes nothing for now: a reason each, an event for every change, demand taken back and given again (TR-59).
+
+Every suspension here is temporary: what began it ends it, or a restart. Touched by the pipeline thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from jmsclient.errors import JmsClientError
+from jmsclient.events import emit
+from jmsclient.trigger.desk import Desk
+
+DRAIN_TIMEOUT = 2.0
+
+
+class Suspension:
+    """True while there is a reason."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._name = desk.declaration.name
+        self._reasons: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._reasons)
+
+    def __contains__(self, reason: str) -> bool:
+        return reason in self._reasons
+
+    @property
+    def reason(self) -> str | None:
+        """The oldest of them."""
+        return next(iter(self._reasons), None)
+
+    def begin(self, reason: str, text: str) -> None:
+        """Take nothing from now on; what is buffered goes back uncounted."""
+        if reason in self._reasons:
+            return
+        self._reasons.append(reason)
+        emit(
+            "trigger",
+            "suspended",
+            f"trigger {self._name!r} is suspended: {text}",
+            level=logging.WARNING,
+            trigger=self._name,
+            reason=reason,
+        )
+        self.withhold()
+
+    def end(self, reason: str, text: str, *, actor: str) -> None:
+        """This reason is gone; with the last one the trigger takes messages again."""
+        if reason not in self._reasons:
+            return
+        self._reasons.remove(reason)
+        if self._reasons:
+            return
+        emit("trigger", "resumed", f"trigger {self._name!r} resumes: {text}", trigger=self._name, reason=reason, actor=actor)
+        if not self._desk.stopping:
+            self._desk.intake.start()
+
+    def withhold(self) -> int:
+        """Take demand back, then give back what is kept: in this order, or it would come again at once. Returns how many."""
+        desk = self._desk
+        desk.intake.stop()
+        try:
+            desk.intake.drain(desk.clock.monotonic() + DRAIN_TIMEOUT)
+        except JmsClientError as error:
+            emit("trigger", "drain_failed", f"trigger {self._name!r}: {error}", level=logging.WARNING)
+        return desk.intake.release_buffered()
