@@ -1,4 +1,4 @@
-"""TR-28 to TR-34: every combination of the decision table."""
+"""Every combination of the decision table: TR-28, TR-29, TR-30, TR-31, TR-36, TR-53, TR-55."""
 
 from itertools import product
 
@@ -97,3 +97,14 @@ def test_tr30_each_decision_has_the_status_it_stands_for() -> None:
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize("count", [0, -1, -7])
+def test_tr29_a_count_below_one_is_an_unknown_count(count: int) -> None:
+    assert classify(count, None, has_history=False, has_resolver=False) == New()
+    assert classify(count, None, has_history=False, has_resolver=True) == AskResolver("count_unknown")
+
+
+@pytest.mark.parametrize("count", [2, 2**31, 10**12])
+def test_tr29_no_upper_limit_of_a_count_is_assumed(count: int) -> None:
+    assert classify(count, None, has_history=False, has_resolver=False) == InDoubt("redelivered")

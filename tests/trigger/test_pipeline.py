@@ -1,4 +1,7 @@
-"""The pipeline on a scripted backend: what is run, settled and written, for each decision (TR-28, TR-32 to TR-46, TR-66, TR-67)."""
+"""The pipeline on a scripted backend: what is run, settled and written, for each decision.
+
+TR-28, TR-32, TR-34, TR-35, TR-37, TR-39, TR-40, TR-45, TR-46, TR-49, TR-50, TR-55, TR-62, TR-66, TR-67; cases D01, D05, O01.
+"""
 
 from __future__ import annotations
 
