@@ -8,13 +8,14 @@ never a crash.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import sys
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-from jmsclient.errors import ConfigurationError, MessageFormatError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError, MessageFormatError
 from jmsclient.message import Message
 from jmsclient.trigger.delivery import Delivery
 
@@ -22,11 +23,12 @@ Argument = Callable[[Message, Delivery], Any]
 
 
 def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
-    """A call of `function` from a message and its delivery. Raises ConfigurationError for a parameter it cannot fill."""
-    if inspect.iscoroutinefunction(function):
-        raise UnsupportedFeatureError(f"handler {_name(function)} is async; async handlers are not available yet")
+    """A call of `function` from a message and its delivery; of an `async def` it returns what is to be awaited. Raises
+    ConfigurationError for a parameter it cannot fill, and for a generator."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(f"handler {_name(function)} is a generator: calling it runs nothing; return instead of yield")
     try:
-        hints = get_type_hints(function)
+        hints = get_type_hints(_annotated(function))
     except (NameError, TypeError) as error:
         raise ConfigurationError(f"handler {_name(function)}: its annotations cannot be resolved: {error}") from error
     arguments: list[Argument] = []
@@ -46,6 +48,13 @@ def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
         return function(*[argument(message, delivery) for argument in arguments])
 
     return call
+
+
+def _annotated(function: Callable[..., Any]) -> Any:
+    """What bears the annotations: the function inside a partial, the `__call__` of an object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
 
 
 def _name(function: Callable[..., Any]) -> str:

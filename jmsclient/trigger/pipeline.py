@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jmsclient.clock import Bell, Clock
 from jmsclient.destination import Destination, ReadAheadClosePolicy
@@ -26,7 +26,7 @@ from jmsclient.history.entries import Claim, Reply, State
 from jmsclient.intake import Intake
 from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
-from jmsclient.transport.contract import RELEASE, Arrival
+from jmsclient.transport.contract import RELEASE, RETRY, Arrival
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.decision import (
     AskResolver,
@@ -35,13 +35,12 @@ from jmsclient.trigger.decision import (
     InDoubt,
     InProgress,
     New,
-    Status,
     classify,
 )
 from jmsclient.trigger.declaration import Declaration
-from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failing import Failing, SendCopy
+from jmsclient.trigger.handlers import LAST_MOMENT, Call, Handlers, Send
 from jmsclient.trigger.holding import Held
 from jmsclient.trigger.in_doubt import InDoubtMessages
 from jmsclient.trigger.leases import Leases
@@ -51,7 +50,7 @@ from jmsclient.trigger.outage import Outage
 from jmsclient.trigger.resolving import Resolving
 from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.suspension import Suspension
-from jmsclient.trigger.work import HandlerThreads, Work
+from jmsclient.trigger.work import Work
 
 MOVED_ON_PAUSE = 0.1
 
@@ -75,8 +74,8 @@ class Pipeline:
         self,
         declaration: Declaration,
         *,
-        call: Callable[[Message, Delivery], Any],
-        send: Callable[[list[Gathered]], None],
+        call: Call,
+        send: Send,
         send_copy: SendCopy,
         capabilities: Capabilities,
         clock: Clock,
@@ -92,8 +91,6 @@ class Pipeline:
         said True (default: `resume`)."""
         self.declaration = declaration
         self.error: BaseException | None = None
-        self._call = call
-        self._send = send
         self._delayed_release = capabilities.delayed_release
         self._clock = clock
         self._worker = worker
@@ -132,13 +129,15 @@ class Pipeline:
             in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self._failing),
             suspend=self._suspend,
         )
-        self._handlers = HandlerThreads(declaration.name, declaration.concurrency, self._execute, bell)
+        self._handlers = Handlers(declaration, call, send, bell)
         self._thread = threading.Thread(target=self._run, name=f"jmsclient-{declaration.name}-pipeline", daemon=True)
         self._busy = 0
         self._late: list[Arrival] = []
         self._stopping = False
         self._resumed_by: str | None = None
         self._stop_deadline: float | None = None
+        self._cancelled_at: float | None = None
+        self._unfinished = 0
         self._finished = 0
         self._finished_at_stop = 0
         self._released_at_stop = 0
@@ -182,7 +181,7 @@ class Pipeline:
             finished=self._finished - self._finished_at_stop,
             released=self._released_at_stop + report.released,
             discarded=self._discarded_at_stop + report.discarded,
-            unfinished=len(self._desk.running),
+            unfinished=len(self._desk.running) + self._unfinished,
         )
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -227,15 +226,25 @@ class Pipeline:
         if not self._stopping:
             return False
         if self._stop_deadline is not None and self._clock.monotonic() >= self._stop_deadline:
-            return True
+            return self._past_the_grace(self._clock.monotonic())
         waiting = (self._desk.ledger is not None and self._desk.ledger.pressing) or self._intake.buffered > 0
         return self._desk.stopping and not self._desk.running and not self._claiming and not waiting
+
+    def _past_the_grace(self, now: float) -> bool:
+        """Async handlers are cancelled, and have a last moment to come back in. True when that is over."""
+        if self._cancelled_at is None:
+            self._cancelled_at = now
+            self._handlers.cancel()
+        waiting = self._handlers.cancellable or self._handlers.finished
+        return not waiting or now >= self._cancelled_at + LAST_MOMENT
 
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
         due = self._leases.due() + self._retries.due() + self._resolving.due() + self._held.due()
         due += self._outage.due() + self._monitor.due()
-        if self._stopping and self._stop_deadline is not None:
+        if self._cancelled_at is not None:
+            due.append(self._cancelled_at + LAST_MOMENT)
+        elif self._stopping and self._stop_deadline is not None:
             due.append(self._stop_deadline)
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
@@ -397,7 +406,11 @@ class Pipeline:
         while finished:
             work = finished.popleft()
             self._busy -= 1
-            if work.question is not None:
+            if self._cancelled_at is not None and isinstance(work.error, CancelledError):
+                self._unfinished += 1
+                self._desk.tell("cancelled", work, logging.WARNING, "was cancelled at the end of the grace period: given back")
+                self._desk.give_back(work, RETRY)
+            elif work.question is not None:
                 self._resolving.answered(work)
             elif work.error is not None:
                 self._failed(work, work.error)
@@ -435,39 +448,6 @@ class Pipeline:
         self._intake.handing_over([work.arrival for work in ready if work.question is None and not work.retries])
         self._busy += len(ready)
         self._handlers.start(ready)
-
-    # -- on a handler thread ----------------------------------------------------------------------------------------
-
-    def _execute(self, work: Work) -> None:
-        """Run the handler, or the resolver, and what the handler gathered to send (after it returned, before `complete`)."""
-        try:
-            if work.question is not None:
-                assert self.declaration.resolver is not None
-                work.answer = self.declaration.resolver(self._request(work))
-                return
-            delivery = Delivery(
-                message=work.message,
-                trigger=self.declaration.name,
-                status=Status.NEW,
-                attempt=work.attempt,
-                history_entry=work.entry,
-                fencing_token=work.fencing_token,
-            )
-            self._call(work.message, delivery)
-            if delivery.gathered:
-                self._send(delivery.gathered)
-        except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
-            work.error = error
-
-    def _request(self, work: Work) -> ResolverRequest:
-        return ResolverRequest(
-            id=work.id,
-            source=work.source,
-            trigger=self.declaration.name,
-            message=work.message,
-            delivery_count=work.arrival.delivery_count,
-            entry=work.entry,
-        )
 
     # -- stopping ---------------------------------------------------------------------------------------------------
 

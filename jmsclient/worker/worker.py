@@ -145,6 +145,9 @@ class Worker:
         are seconds. Settings are checked when the worker starts, together with the history they need; the destination and the
         function's annotations at once. Raises ConfigurationError.
 
+        The function and the resolver may be `async def`: they run on one event loop a trigger, up to `concurrency` at once, and
+        are cancelled when the grace period is over; what was cancelled is not acknowledged and is In Doubt when it comes back.
+
         A handler that raises TransientError is run again before its message is settled, at most `max_retries` times,
         `retry_interval` seconds later or after the error's own `retry_after`; meanwhile a serial trigger waits and a
         concurrent one runs other messages. Then, as for any other exception, `on_error` says what becomes of the message

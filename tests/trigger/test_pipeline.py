@@ -330,8 +330,14 @@ def test_tr49_without_its_history_a_trigger_suspends_and_resumes_by_itself(
 
 
 def test_tr50_a_completion_that_cannot_be_written_is_tried_until_the_lease_ends_then_given_back(
-    backend: ScriptedBackend, history: DocumentHistory, until: Until, events: list[Event], switchable: Callable[..., Any]
+    backend: ScriptedBackend,
+    history: DocumentHistory,
+    until: Until,
+    events: list[Event],
+    switchable: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("jmsclient.trigger.outage.FIRST_PROBE", 0.1)
     failing = switchable(history)
     failing.off = Complete
     worker = Worker(backend.url, history=failing)

@@ -1,0 +1,249 @@
+"""Where a trigger's application code runs: plain functions on threads, `async def` functions on one event loop, one path for both.
+
+Work goes in as a group and comes back in `finished`, and the bell is rung; nobody here touches the buffer, the history or a
+settlement. Rules TR-55, TR-57, TR-62; case O01.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from jmsclient.clock import Bell
+from jmsclient.message import Message
+from jmsclient.trigger.decision import Status
+from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
+from jmsclient.trigger.work import Work
+
+Call = Callable[[Message, Delivery], Any]
+Send = Callable[[list[Gathered]], None]
+LAST_MOMENT = 1.0
+
+
+class Handlers:
+    """All of one trigger's: `call` runs the handler, `send` what it gathered (after it returned, before `complete`).
+
+    `begin`, `start`, `cancel` and `stop` belong to one thread at a time.
+    """
+
+    def __init__(self, declaration: Declaration, call: Call, send: Send, bell: Bell) -> None:
+        self.finished: deque[Work] = deque()
+        self._declaration = declaration
+        self._call = call
+        self._send = send
+        self._bell = bell
+        self._handler_is_async = is_async(declaration.function)
+        self._resolver_is_async = declaration.resolver is not None and is_async(declaration.resolver)
+        name, number = declaration.name, declaration.concurrency
+        on_threads = not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
+        self._threads = HandlerThreads(name, number if on_threads else 0, self._execute, self._done)
+        on_loop = self._handler_is_async or self._resolver_is_async
+        self._loop = HandlerLoop(name, number, self._execute_async, self._done) if on_loop else None
+
+    def begin(self) -> None:
+        """Start the threads."""
+        self._threads.begin()
+        if self._loop is not None:
+            self._loop.begin()
+
+    def start(self, works: Sequence[Work]) -> None:
+        """Run these, in order; those there is no room for wait."""
+        if self._loop is None:
+            self._threads.start(works)
+            return
+        awaited = [work for work in works if self._is_async(work)]
+        self._threads.start([work for work in works if not self._is_async(work)])
+        if awaited:
+            self._loop.start(awaited)
+
+    @property
+    def cancellable(self) -> int:
+        """How many async handlers run."""
+        return self._loop.active if self._loop is not None else 0
+
+    def cancel(self) -> None:
+        """Cancel the async handlers that run; they come back with CancelledError. Threads cannot be cancelled."""
+        if self._loop is not None:
+            self._loop.cancel()
+
+    def stop(self, timeout: float | None) -> None:
+        """End the threads once their work is done; wait `timeout` seconds for each."""
+        self._threads.stop(timeout)
+        if self._loop is not None:
+            self._loop.stop(timeout)
+
+    def _is_async(self, work: Work) -> bool:
+        return self._handler_is_async if work.question is None else self._resolver_is_async
+
+    def _done(self, work: Work) -> None:
+        self.finished.append(work)
+        self._bell.ring()
+
+    def _execute(self, work: Work) -> None:
+        try:
+            if work.question is not None:
+                assert self._declaration.resolver is not None
+                work.answer = self._declaration.resolver(self._request(work))
+                return
+            delivery = self._delivery(work)
+            self._call(work.message, delivery)
+            if delivery.gathered:
+                self._send(delivery.gathered)
+        except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
+            work.error = error
+
+    async def _execute_async(self, work: Work, sender: ThreadPoolExecutor) -> None:
+        try:
+            if work.question is not None:
+                assert self._declaration.resolver is not None
+                # The pipeline decides at the time limit; a moment later the call ends too, so that it keeps nobody waiting.
+                async with asyncio.timeout(self._declaration.options.resolver_timeout + LAST_MOMENT):
+                    work.answer = await self._declaration.resolver(self._request(work))
+                return
+            delivery = self._delivery(work)
+            await self._call(work.message, delivery)
+            if delivery.gathered:
+                await asyncio.get_running_loop().run_in_executor(sender, self._send, delivery.gathered)
+        except BaseException as error:  # noqa: BLE001  as above; a cancellation is a result too
+            work.error = error
+
+    def _delivery(self, work: Work) -> Delivery:
+        return Delivery(
+            message=work.message,
+            trigger=self._declaration.name,
+            status=Status.NEW,
+            attempt=work.attempt,
+            history_entry=work.entry,
+            fencing_token=work.fencing_token,
+        )
+
+    def _request(self, work: Work) -> ResolverRequest:
+        return ResolverRequest(
+            id=work.id,
+            source=work.source,
+            trigger=self._declaration.name,
+            message=work.message,
+            delivery_count=work.arrival.delivery_count,
+            entry=work.entry,
+        )
+
+
+class HandlerThreads:
+    """A fixed number of threads that run work through one queue.
+
+    The first waiting thread takes the next work, so no thread idles while another has one waiting (TR-62).
+    """
+
+    def __init__(self, name: str, number: int, execute: Callable[[Work], None], done: Callable[[Work], None]) -> None:
+        self._execute = execute
+        self._done = done
+        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        # Daemons: a handler that never returns must not keep the process alive after the grace period (O01).
+        self._threads = [
+            threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
+        ]
+
+    def begin(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def start(self, works: Sequence[Work]) -> None:
+        for work in works:
+            self._queue.put(work)
+
+    def stop(self, timeout: float | None) -> None:
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(timeout)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            self._execute(work)
+            self._done(work)
+
+
+class HandlerLoop:
+    """One thread with an event loop; at most `number` handlers are in it at once, begun in the order given."""
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        execute: Callable[[Work, ThreadPoolExecutor], Coroutine[Any, Any, None]],
+        done: Callable[[Work], None],
+    ) -> None:
+        self._execute = execute
+        self._done = done
+        self._room = asyncio.Semaphore(number)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started = 0
+        self._ended = 0
+        self._cancelled = False
+        self._loop = asyncio.new_event_loop()
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix=f"jmsclient-{name}-sender")  # its thread starts with a first send
+        self._thread = threading.Thread(target=self._run, name=f"jmsclient-{name}-loop", daemon=True)
+
+    @property
+    def active(self) -> int:
+        return self._started - self._ended
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def start(self, works: Sequence[Work]) -> None:
+        self._started += len(works)
+        self._loop.call_soon_threadsafe(self._begin, works)
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def stop(self, timeout: float | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._sender.shutdown(wait=False)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _begin(self, works: Sequence[Work]) -> None:
+        for work in works:
+            task = self._loop.create_task(self._one(work))
+            self._tasks.add(task)  # the loop itself holds tasks weakly
+            task.add_done_callback(self._tasks.discard)
+
+    async def _one(self, work: Work) -> None:
+        try:
+            async with self._room:
+                await self._execute(work, self._sender)
+        except asyncio.CancelledError as error:  # before it began
+            work.error = error
+        self._ended += 1
+        self._done(work)
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+            self._cancel()
+            if self._tasks:
+                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=LAST_MOMENT))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """It returns something to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
