@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import get_ident
 
+from jmsclient.selector import Selector
 from jmsclient.transport.contract import RELEASE, Receiver, Sink
 from jmsclient_embedded.granting import Granting, undelivered, when_idle
 from jmsclient_embedded.outlet import Group, Outlet
@@ -26,11 +27,13 @@ class Closing:
         """The record of a new session."""
         return Group(f"session-{next(self._granting.numbers)}")
 
-    def open_outlet(self, name: str, group: Group, receiver: Receiver, sink: Sink, *, pre_settled: bool) -> Outlet:
+    def open_outlet(
+        self, name: str, group: Group, receiver: Receiver, sink: Sink, *, pre_settled: bool, selector: Selector | None = None
+    ) -> Outlet:
         """Attach a receiver, without demand."""
         line = self._granting.line(name)
         number = next(self._granting.numbers)
-        holder = Holder(line.queue, number, f"consumer-{number}")
+        holder = Holder(line.queue, number, f"consumer-{number}", selector)
         outlet = Outlet(line, holder, group, receiver, sink, pre_settled=pre_settled)
         self._granting.holders[number] = holder
         line.attach(outlet)

@@ -9,6 +9,7 @@ Must not change anything. Source: rules IF-7, IF-8, IF-9, IF-15. The invariants,
 - J-5 visible messages of one priority wait in the order in which they were sent
 - J-6 the high-water mark is at least the current value (IF-15)
 - J-7 a receiver that is closed wants nothing and stands in no turn (IF-5)
+- J-8 what waits for a receiver with a selector is what is visible and selected, and nothing else
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ def check_queue(queue: MessageQueue, holders: Iterable[Holder]) -> None:
         assert entry.owner is None, f"J-3 {name}: {entry} names an owner"
     _check_counters(queue, everything)
     _check_order(queue, unheld)
+    for selection in queue.selections:
+        selected = {entry.sequence for entry in unheld if entry.state is State.VISIBLE and selection.wants(entry)}
+        assert selection.waiting == selected, f"J-8 {name}: {selection.waiting} waits, but {selected} is selected"
 
 
 def _check_owner(holder: Holder) -> list[Entry]:

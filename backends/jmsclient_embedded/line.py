@@ -26,12 +26,16 @@ class Line:
     def attach(self, outlet: Outlet) -> None:
         """A receiver opened."""
         self.outlets.add(outlet)
+        if outlet.holder.selection is not None:
+            self.queue.begin_selection(outlet.holder.selection)
         self.consumers_total += 1
         self.consumers_high = max(self.consumers_high, len(self.outlets))
 
     def detach(self, outlet: Outlet) -> None:
         """It closed: it is matched no more (IF-5)."""
         self.outlets.discard(outlet)
+        if outlet.holder.selection is not None:
+            self.queue.end_selection(outlet.holder.selection)
         self.withdraw(outlet)
 
     def withdraw(self, outlet: Outlet) -> None:

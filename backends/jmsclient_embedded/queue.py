@@ -18,6 +18,8 @@ from typing import Any
 from jmsclient.errors import ConfigurationError
 from jmsclient.message import DEFAULT_PRIORITY, Content
 from jmsclient.options import DefaultReadAhead, count
+from jmsclient.selector import Selector
+from jmsclient_embedded.selection import Selection, cut
 from jmsclient_embedded.states import State
 
 PRIORITIES = 10
@@ -61,15 +63,18 @@ class QueueStatistics:
 
 
 class Holder:
-    """An owner of messages: a receiver, or the session that inherited them from a closed one (IF-8, IF-9)."""
+    """An owner of messages: a receiver, or the session that inherited them from a closed one (IF-8, IF-9).
 
-    __slots__ = ("held", "name", "number", "queue")
+    `selection` is what a selector lets it have; None: anything."""
 
-    def __init__(self, queue: MessageQueue, number: int, name: str) -> None:
+    __slots__ = ("held", "name", "number", "queue", "selection")
+
+    def __init__(self, queue: MessageQueue, number: int, name: str, selector: Selector | None = None) -> None:
         self.queue = queue
         self.number = number
         self.name = name
         self.held: dict[int, Entry] = {}
+        self.selection = None if selector is None else Selection(selector, number)
 
 
 class Entry:
@@ -134,6 +139,8 @@ class MessageQueue:
         self.bytes_removed = 0
         self.expiring = 0
         """Messages with an expiry that are not gone: while it is 0, no scan is needed."""
+        self.selections: tuple[Selection, ...] = ()
+        """Of the receivers that have a selector."""
         self._mask = 0  # a bit for each priority that has something visible
         self._ready: tuple[deque[Entry], ...] = tuple(deque() for _ in range(PRIORITIES))
         self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
@@ -201,6 +208,8 @@ class MessageQueue:
         self._mask |= 1 << level
         self.visible += 1
         self.bytes_visible += entry.size
+        for selection in self.selections:
+            selection.offer(entry)
         if self.visible > self.high:
             self.high = self.visible
         if self.bytes_visible > self.bytes_high:
@@ -213,6 +222,8 @@ class MessageQueue:
 
         Hot path: one loop, the counters once a batch.
         """
+        if holder.selection is not None:
+            return self._take_selected(holder, holder.selection, most, wall)
         granted: list[Entry] = []
         expired: list[Entry] = []
         barred: list[Entry] = []
@@ -242,6 +253,30 @@ class MessageQueue:
         self._expire_visible(expired)
         return granted, expired
 
+    def _take_selected(self, holder: Holder, selection: Selection, most: int, wall: float) -> tuple[list[Entry], list[Entry]]:
+        granted, expired = selection.take(most, wall)
+        levels: dict[int, set[int]] = {}
+        for entry in (*granted, *expired):
+            levels.setdefault(entry.priority, set()).add(entry.sequence)
+        for level, sequences in levels.items():
+            cut(self._ready[level], self._returned[level], sequences)
+            if not self._ready[level] and not self._returned[level]:
+                self._mask &= ~(1 << level)
+        self._grant(granted, holder)
+        self._expire_visible(expired)
+        return granted, expired
+
+    def begin_selection(self, selection: Selection) -> None:
+        """A receiver with a selector opened: judge what is visible, and what becomes visible from now on."""
+        self.selections += (selection,)
+        for ready, returned in zip(self._ready, self._returned, strict=True):
+            for entry in (*ready, *(one for _, one in returned)):
+                selection.offer(entry)
+
+    def end_selection(self, selection: Selection) -> None:
+        """It closed."""
+        self.selections = tuple(one for one in self.selections if one is not selection)
+
     def _grant(self, granted: list[Entry], holder: Holder) -> None:
         held = holder.held
         size = 0
@@ -254,6 +289,8 @@ class MessageQueue:
         self.pending += len(granted)
         self.bytes_visible -= size
         self.bytes_pending += size
+        for selection in self.selections:
+            selection.withdraw(granted)
 
     def accept(self, entries: Sequence[Entry]) -> None:
         """T12: acknowledged; they are gone."""
@@ -384,6 +421,8 @@ class MessageQueue:
             self.bytes_visible -= sum(entry.size for entry in expired)
             self._remove(expired)
             self.expired += len(expired)
+            for selection in self.selections:
+                selection.withdraw(expired)
 
     # -- what there is ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from jmsclient.errors import (
     UnsupportedFeatureError,
 )
 from jmsclient.message import PlainContent
+from jmsclient.selector import compile_selector
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import (
     Arrival,
@@ -71,6 +72,7 @@ class EmbeddedTransport(Transport):
             reject="dead_letter",
             close_returns_unsettled="at_session_end",
             drain="yes",
+            selectors=True,
             delayed_delivery=True,
             priorities=True,
         )
@@ -183,8 +185,6 @@ def _check_spec(spec: ReceiverSpec) -> None:
     _check_queue(spec.destination)
     if spec.kind != "queue":
         raise UnsupportedFeatureError(f"a receiver of kind {spec.kind!r}: the embedded broker of this version has queues only")
-    if spec.selector:
-        raise UnsupportedFeatureError("the embedded broker of this version has no selectors")
     if spec.pre_settled and spec.default_outcome not in _PRE_SETTLED_OUTCOMES:
         raise UnsupportedFeatureError(
             f"default_outcome={spec.default_outcome!r}: the embedded broker of this version knows accepted only"
@@ -198,10 +198,11 @@ class EmbeddedReceiver(Receiver):
     def __init__(self, session: EmbeddedSession, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> None:
         self._session = session
         self._broker = broker = session.transport.broker
-        name = spec.destination.name
+        name, pre_settled = spec.destination.name, spec.pre_settled
+        selector = compile_selector(spec.selector)
 
         def attach() -> Outlet:
-            return broker.closing.open_outlet(name, session.group, self, sink, pre_settled=spec.pre_settled)
+            return broker.closing.open_outlet(name, session.group, self, sink, pre_settled=pre_settled, selector=selector)
 
         self.outlet = broker.steps.ask(attach, deadline)
         settings = self.outlet.line.queue.settings

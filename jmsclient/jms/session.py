@@ -29,6 +29,7 @@ from jmsclient.jms.producer import MessageProducer
 from jmsclient.jms.read_ahead import ReadAheadDecision, decide
 from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead, count, seconds
+from jmsclient.selector import compile_selector
 from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Outcome, Receiver, ReceiverSpec, TransportSession, Verb
 
 if TYPE_CHECKING:
@@ -159,16 +160,16 @@ class Session:
         RequestTimeoutError.
         """
         target = parse_destination(destination)
-        selector = selector.strip() or None if selector is not None else None
+        selection = compile_selector(selector)  # whatever the provider can do: a selector that is none is refused here (C09)
         count("prefetch", prefetch, none=True)
         options = options or ConsumerOptions()
-        if selector is not None and not self.capabilities.selectors:
+        if selection is not None and not self.capabilities.selectors:
             raise UnsupportedFeatureError("selector: this provider offers none; filter in the application")
         if isinstance(target, Topic) and not self.capabilities.topics:
             raise UnsupportedFeatureError(f"{target.address}: this provider offers no topics")
         spec = ReceiverSpec(
             destination=target,
-            selector=selector,
+            selector=None if selection is None else selection.text,
             kind="topic" if isinstance(target, Topic) else "queue",
             no_local=no_local,
             pre_settled=at_most_once,
