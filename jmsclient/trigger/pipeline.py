@@ -2,11 +2,11 @@
 
 The pipeline thread is the only one that touches the trigger's buffer, history and timers. It takes as many messages as handlers
 are free, asks the history once for completions and next claims together, settles, hands work to the handlers and collects
-results; a completion never waits for a next message. Source: architecture.md "Triggers"; rules TR-28 to TR-46, TR-49, TR-50,
-TR-58, TR-66, TR-67.
+results; a completion never waits for a next message. Source: architecture.md "Triggers"; rules TR-28, TR-37, TR-57, TR-59,
+TR-61, TR-62, TR-66, TR-67.
 
-Every delivery is at any time in exactly one of these: the buffer, `_claiming`, the desk's `running`, `_held` (decided again
-later), `_late` (it came although demand was taken back), or settled.
+Every delivery is at any time in exactly one of these: the buffer, `_claiming` (the history is asked), the desk's `running`, `_held`
+(decided again later), `_late` (it came although demand was taken back), or settled.
 """
 
 from __future__ import annotations
@@ -15,39 +15,25 @@ import logging
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jmsclient.clock import Bell, Clock
 from jmsclient.destination import Destination, ReadAheadClosePolicy
-from jmsclient.errors import ConnectionLostError, IllegalStateError, JmsClientError, MessageFormatError
+from jmsclient.errors import ConnectionLostError, JmsClientError
 from jmsclient.events import emit
-from jmsclient.history.contract import new_token, stored_id
-from jmsclient.history.entries import Claim, Reply, State
 from jmsclient.intake import Intake
-from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, RETRY, Arrival
 from jmsclient.trigger.counters import Counters
-from jmsclient.trigger.decision import (
-    AskResolver,
-    Decision,
-    Duplicate,
-    InDoubt,
-    InProgress,
-    New,
-    classify,
-)
+from jmsclient.trigger.deciding import Deciding
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.desk import Desk
-from jmsclient.trigger.failing import Failing, SendCopy
+from jmsclient.trigger.failing import SendCopy
 from jmsclient.trigger.handlers import LAST_MOMENT, Call, Handlers, Send
 from jmsclient.trigger.holding import Held
-from jmsclient.trigger.in_doubt import InDoubtMessages
 from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.monitor import REASON as RETRY_FAILURE
 from jmsclient.trigger.monitor import Monitor
-from jmsclient.trigger.outage import Outage
-from jmsclient.trigger.resolving import Resolving
 from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.suspension import Suspension
 from jmsclient.trigger.work import Work
@@ -91,28 +77,32 @@ class Pipeline:
         said True (default: `resume`)."""
         self.declaration = declaration
         self.error: BaseException | None = None
-        self._delayed_release = capabilities.delayed_release
         self._clock = clock
-        self._worker = worker
         self._bell = bell
         self._intake = intake
         self._on_failed = on_failed
-        self._claiming: dict[str, Work] = {}
         self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock)
         self._held = Held(self._desk)
         self._leases = Leases(self._desk)
         self._suspension = Suspension(self._desk)
-        self._outage = Outage(self._desk, self._suspension, decided=self._decided)
         self._monitor = Monitor(self._desk, self._suspension, bell, recovered=on_recovered or (lambda: self.resume("monitor")))
-        self._in_doubt = InDoubtMessages(self._desk, run=self._new, moved_on=self._moved_on)
-        self._failing = Failing(
+        self._deciding = Deciding(
             self._desk,
+            self._held,
+            self._leases,
+            self._suspension,
+            start=self._ready.append,
+            suspend=self._suspend,
             send_copy=send_copy,
-            error_destination=declaration.error_destination or provider_error_destination,
-            rejects=capabilities.reject == "dead_letter",
-            park=self._in_doubt.park,
+            capabilities=capabilities,
+            provider_error_destination=provider_error_destination,
+            worker=worker,
         )
+        self._claiming = self._deciding.claiming
+        self._outage = self._deciding.outage
+        self._failing = self._deciding.failing
+        self._resolving = self._deciding.resolving
         self._retries = Retries(
             self._desk,
             self._leases,
@@ -120,14 +110,6 @@ class Pipeline:
             redeliver=self._failing.redeliver,
             suspend=self._suspend,
             worker=worker,
-        )
-        self._resolving = Resolving(
-            self._desk,
-            start=self._ready.append,
-            claim=lambda work: self._claim(work, take_over=True),
-            decided=self._decided,
-            in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self._failing),
-            suspend=self._suspend,
         )
         self._handlers = Handlers(declaration, call, send, bell)
         self._thread = threading.Thread(target=self._run, name=f"jmsclient-{declaration.name}-pipeline", daemon=True)
@@ -142,7 +124,6 @@ class Pipeline:
         self._finished_at_stop = 0
         self._released_at_stop = 0
         self._discarded_at_stop = 0
-        self._warned_no_id = False
 
     @property
     def counters(self) -> Counters:
@@ -248,11 +229,11 @@ class Pipeline:
             due.append(self._stop_deadline)
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
-    # -- taking and claiming ----------------------------------------------------------------------------------------
+    # -- taking ----------------------------------------------------------------------------------------
 
     def _take(self, now: float) -> None:
         """As many messages as handlers are free: held ones that are due first, then the buffer's."""
-        if self._suspension:
+        if self._suspension and not self._desk.stopping:  # a stop still runs what was taken
             return
         free = self._free()
         arrivals = self._held.take(now, free)
@@ -263,7 +244,7 @@ class Pipeline:
             if self._desk.stopping and not arrival.settled:  # it came although demand was taken back
                 self._late.append(arrival)
             else:
-                self._consider(arrival)
+                self._deciding.consider(arrival)
 
     def _free(self) -> int:
         """Handlers that could take one more message."""
@@ -275,126 +256,8 @@ class Pipeline:
     def _could_take(self) -> bool:
         """Another turn would take a message: what this turn took was settled without a handler."""
         behind_head = self.declaration.serial and len(self._held) > 0
-        return not self._suspension and not behind_head and self._intake.buffered > 0 and self._free() > 0
-
-    def _consider(self, arrival: Arrival) -> None:
-        """Claim what is to be checked by the history; decide the rest at once."""
-        declaration = self.declaration
-        message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
-        try:
-            key = history_id(arrival.content)
-        except MessageFormatError as error:
-            work = Work(arrival, message, None, None, new_token())
-            self._desk.keep(work)
-            self._failing.failed(work, error)
-            return
-        checked = self._desk.ledger is not None and (arrival.persistent or declaration.non_persistent == "check")
-        if checked and key is None:
-            self._tell_no_id(message)
-        if not checked or key is None:
-            work = Work(arrival, message, key[0] if key else None, key[1] if key else None, new_token())
-            self._decided(work, self._classify(work, None, has_history=False))
-            return
-        work = Work(arrival, message, key[0], key[1], new_token())
-        self._claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
-
-    def _claim(self, work: Work, *, take_over: bool) -> None:
-        assert self._desk.ledger is not None
-        if self._outage.decides:
-            self._outage.decide(work)
-            return
-        declaration = self.declaration
-        self._claiming[work.token] = work
-        command = Claim(
-            **self._desk.key(work),
-            lease=declaration.lease,
-            history_ttl=declaration.history_ttl,
-            delivery_count=work.arrival.delivery_count,
-            take_over=take_over,
-            owner=self._worker,
-        )
-        self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply), lambda: self._claim_unanswered(work))
-
-    def _claim_unanswered(self, work: Work) -> None:
-        del self._claiming[work.token]
-        self._outage.unclaimed(work)
-
-    def _claim_answered(self, work: Work, reply: Reply) -> None:
-        del self._claiming[work.token]
-        if not reply.done:
-            if work.question is not None:  # the resolver said NEW, and somebody else was faster (TR-55)
-                work.question = None
-                self._decided(work, self._classify(work, reply, has_history=True, has_resolver=False))
-            else:
-                self._decided(work, self._classify(work, reply, has_history=True))
-            return
-        self._leases.begin(work, reply)
-        if reply.entry is not None and reply.entry.state is State.PROCESSING:
-            self._desk.counters.abandoned += 1
-        self._decided(work, New(reply.attempt))
-
-    def _classify(self, work: Work, reply: Reply | None, *, has_history: bool, has_resolver: bool | None = None) -> Decision:
-        work.entry = reply.entry if reply else None
-        return classify(
-            work.arrival.delivery_count,
-            work.entry,
-            has_history=has_history,
-            has_resolver=self.declaration.resolver is not None if has_resolver is None else has_resolver,
-            cautious=reply.cautious if reply else False,
-            retry_abandoned=self.declaration.options.abandoned == "retry",
-        )
-
-    # -- carrying the decision out ----------------------------------------------------------------------------------
-
-    def _decided(self, work: Work, decision: Decision) -> None:
-        match decision:
-            case New():
-                self._new(work)
-            case Duplicate(unfinished=True):
-                work.token = work.entry.token if work.entry else work.token
-                work.claimed = True
-                self._desk.keep(work)
-                self._failing.dead_letter(work, "unfinished", None)
-            case Duplicate():
-                self._desk.counters.duplicate += 1
-                self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
-                self._desk.accept(work)
-            case InDoubt(reason=reason):
-                self._in_doubt.carry_out(work, reason, self._failing)
-            case InProgress(until=until):
-                self._in_progress(work, until)
-            case AskResolver():
-                self._resolving.ask(work, decision)
-
-    def _new(self, work: Work) -> None:
-        self._desk.keep(work)
-        if work.arrival.delivery_count > self.declaration.max_deliveries:  # TR-58
-            self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
-            self._failing.dead_letter(work, "delivery_limit", None)
-            return
-        self._desk.counters.new += 1
-        self._desk.tell("new", work, logging.DEBUG, f"is New: attempt {work.attempt}")
-        work.question = None
-        work.started = self._clock.monotonic()
-        self._ready.append(work)
-
-    def _moved_on(self, work: Work, reply: Reply) -> None:
-        """The entry changed between decision and parking: decide again, without asking the resolver a second time (TR-56)."""
-        decision = self._classify(work, reply, has_history=True, has_resolver=False)
-        settled = isinstance(decision, Duplicate | InProgress)
-        self._decided(work, decision if settled else InProgress(MOVED_ON_PAUSE))
-
-    def _in_progress(self, work: Work, until: float) -> None:
-        self._desk.counters.in_progress += 1
-        if self.declaration.in_progress == "in_doubt":
-            self._in_doubt.carry_out(work, "in_progress", self._failing)
-            return
-        delay = min(until, self.declaration.options.in_progress_delay)
-        self._desk.drop(work)
-        if self._delayed_release and not self.declaration.serial:
-            self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
-            return
-        self._held.add(work.arrival, delay)
+        withheld = bool(self._suspension) and not self._desk.stopping
+        return not withheld and not behind_head and self._intake.buffered > 0 and self._free() > 0
 
     def _suspend(self, why: str) -> None:
         self._suspension.begin(RETRY_FAILURE, f"retries are used up ({why})")
@@ -406,7 +269,9 @@ class Pipeline:
         while finished:
             work = finished.popleft()
             self._busy -= 1
-            if self._cancelled_at is not None and isinstance(work.error, CancelledError):
+            if work.given_up:
+                self._resolving.answered(work)
+            elif self._cancelled_at is not None and isinstance(work.error, CancelledError):
                 self._unfinished += 1
                 self._desk.tell("cancelled", work, logging.WARNING, "was cancelled at the end of the grace period: given back")
                 self._desk.give_back(work, RETRY)
@@ -473,31 +338,3 @@ class Pipeline:
                 self._intake.settle(unstarted, RELEASE)
         except JmsClientError as error:
             emit("trigger", "give_back_failed", f"trigger {self.declaration.name!r}: {error}", level=logging.ERROR)
-
-    # -- telling ----------------------------------------------------------------------------------------------------
-
-    def _tell_no_id(self, message: Message) -> None:
-        self._desk.counters.no_id += 1
-        if not self._warned_no_id:  # once, not once a message (D05)
-            self._warned_no_id = True
-            emit(
-                "trigger",
-                "no_id",
-                f"trigger {self.declaration.name!r}: a message has neither a uuid property nor a message id; "
-                "such messages are run without duplicate detection",
-                level=logging.WARNING,
-                trigger=self.declaration.name,
-            )
-
-
-def history_id(content: Content) -> tuple[str, str] | None:
-    """The id a history knows a message by, and where it came from (TR-32): the `uuid` property if it is a non-empty scalar,
-    else JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
-    uuid = content.properties().get("uuid")
-    if isinstance(uuid, str | int | float) and not isinstance(uuid, bool) and str(uuid).strip():
-        return stored_id(str(uuid)), "uuid"
-    return (stored_id(content.message_id), "JMSMessageID") if content.message_id else None
-
-
-def _refuse_acknowledge(message: Message) -> None:
-    raise IllegalStateError(f"{message!r}: the trigger acknowledges when its handler has ended (TR-28)")

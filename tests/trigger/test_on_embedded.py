@@ -1,4 +1,4 @@
-"""A worker on the real embedded broker: delayed release, error destination, counts, kept and taken (TR-28, TR-45, TR-64, TR-67, O01)."""
+"""A worker on the embedded broker: delays, error destination, counts, kept and taken (TR-28, TR-45, TR-64, TR-67, O01)."""
 
 from __future__ import annotations
 

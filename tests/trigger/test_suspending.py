@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from jmsclient import Delivery, Message, Status, TransientError, Worker
+from jmsclient import Delivery, Message, Status, TransientError, Worker, connect
 from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, State, open_history
 from jmsclient.options import TriggerOptions
-from jmsclient.testing import ScriptedBackend
+from jmsclient.testing import ScriptedBackend, TestBroker
 from jmsclient.transport.contract import Verb
 
 Q = "queue:///orders"
@@ -179,3 +179,27 @@ def test_a_monitor_that_would_never_be_asked_is_refused(backend: ScriptedBackend
 
     with pytest.raises(ConfigurationError, match="on_retry_failure='suspend'"):
         worker.start()
+
+
+def test_ra16_a_stop_while_suspended_still_runs_what_was_taken(until: Until) -> None:
+    """Taken messages are acknowledged already: under DELIVER_ALL only a handler can save them."""
+    ran: list[str] = []
+    worker = Worker()
+
+    @worker.trigger(f"{Q}?readAheadAllowed=YES&readAheadClosePolicy=DELIVER_ALL", name=Q, on_retry_failure="suspend")
+    def book(body: str) -> None:
+        ran.append(body)
+        if body == "1":
+            raise TransientError("busy")
+
+    with TestBroker() as broker:
+        worker.url = broker.url
+        with connect(broker.url) as connection:
+            connection.create_session().create_producer(Q, persistent=False).send_many(["1", "2", "3"])
+        worker.start()
+        until(lambda: suspended(worker) == "retry_failure")
+        until(lambda: broker.messages(Q) == [])
+        assert ran == ["1"]
+        report = worker.stop(10.0)
+    assert ran == ["1", "2", "3"]
+    assert report.clean

@@ -1,0 +1,227 @@
+"""New, Duplicate, In Doubt, in progress: what a delivery is found to be, and the way that leads it (TR-30 to TR-36, TR-58).
+
+A delivery that a history checks is claimed first; what the claim says is decided by `classify` and carried out by the room whose
+duty it is. Touched by the pipeline thread only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from jmsclient.destination import Destination
+from jmsclient.errors import IllegalStateError, MessageFormatError
+from jmsclient.events import emit
+from jmsclient.history.contract import new_token, stored_id
+from jmsclient.history.entries import Claim, Reply, State
+from jmsclient.message import Content, Message
+from jmsclient.transport.capabilities import Capabilities
+from jmsclient.transport.contract import RELEASE, Arrival
+from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, InDoubt, InProgress, New, classify
+from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.failing import Failing, SendCopy
+from jmsclient.trigger.holding import Held
+from jmsclient.trigger.in_doubt import InDoubtMessages
+from jmsclient.trigger.leases import Leases
+from jmsclient.trigger.outage import Outage
+from jmsclient.trigger.resolving import Resolving
+from jmsclient.trigger.suspension import Suspension
+from jmsclient.trigger.work import Work
+
+MOVED_ON_PAUSE = 0.1
+
+
+class Deciding:
+    """`start` has work run; `suspend` suspends the trigger, with a text that says why; the rest is what its rooms need.
+
+    `claiming` is what waits for the answer to its claim, by token; `outage`, `failing` and `resolving` are those rooms.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        held: Held,
+        leases: Leases,
+        suspension: Suspension,
+        *,
+        start: Callable[[Work], None],
+        suspend: Callable[[str], None],
+        send_copy: SendCopy,
+        capabilities: Capabilities,
+        provider_error_destination: Destination | None,
+        worker: str,
+    ) -> None:
+        self.claiming: dict[str, Work] = {}
+        self._desk = desk
+        self._declaration = desk.declaration
+        self._held = held
+        self._leases = leases
+        self._start = start
+        self._delayed_release = capabilities.delayed_release
+        self._worker = worker
+        self._warned_no_id = False
+        self.outage = Outage(desk, suspension, decided=self.decided)
+        self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on)
+        self.failing = Failing(
+            desk,
+            send_copy=send_copy,
+            error_destination=desk.declaration.error_destination or provider_error_destination,
+            rejects=capabilities.reject == "dead_letter",
+            park=self._in_doubt.park,
+        )
+        self.resolving = Resolving(
+            desk,
+            start=start,
+            claim=lambda work: self.claim(work, take_over=True),
+            decided=self.decided,
+            in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self.failing),
+            suspend=suspend,
+        )
+
+    # -- claiming ---------------------------------------------------------------------------------------------------
+
+    def consider(self, arrival: Arrival) -> None:
+        """Claim what is to be checked by the history; decide the rest at once."""
+        declaration = self._declaration
+        message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
+        try:
+            key = history_id(arrival.content)
+        except MessageFormatError as error:
+            work = Work(arrival, message, None, None, new_token())
+            self._desk.keep(work)
+            self.failing.failed(work, error)
+            return
+        checked = self._desk.ledger is not None and (arrival.persistent or declaration.non_persistent == "check")
+        if checked and key is None:
+            self._tell_no_id(message)
+        if not checked or key is None:
+            work = Work(arrival, message, key[0] if key else None, key[1] if key else None, new_token())
+            self.decided(work, self._classify(work, None, has_history=False))
+            return
+        work = Work(arrival, message, key[0], key[1], new_token())
+        self.claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
+
+    def claim(self, work: Work, *, take_over: bool) -> None:
+        assert self._desk.ledger is not None
+        if self.outage.decides:
+            self.outage.decide(work)
+            return
+        declaration = self._declaration
+        self.claiming[work.token] = work
+        command = Claim(
+            **self._desk.key(work),
+            lease=declaration.lease,
+            history_ttl=declaration.history_ttl,
+            delivery_count=work.arrival.delivery_count,
+            take_over=take_over,
+            owner=self._worker,
+        )
+        self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply), lambda: self._claim_unanswered(work))
+
+    def _claim_unanswered(self, work: Work) -> None:
+        del self.claiming[work.token]
+        self.outage.unclaimed(work)
+
+    def _claim_answered(self, work: Work, reply: Reply) -> None:
+        del self.claiming[work.token]
+        if not reply.done:
+            if work.question is not None:  # the resolver said NEW, and somebody else was faster (TR-55)
+                work.question = None
+                self.decided(work, self._classify(work, reply, has_history=True, has_resolver=False))
+            else:
+                self.decided(work, self._classify(work, reply, has_history=True))
+            return
+        self._leases.begin(work, reply)
+        if reply.entry is not None and reply.entry.state is State.PROCESSING:
+            self._desk.counters.abandoned += 1
+        self.decided(work, New(reply.attempt))
+
+    def _classify(self, work: Work, reply: Reply | None, *, has_history: bool, has_resolver: bool | None = None) -> Decision:
+        work.entry = reply.entry if reply else None
+        return classify(
+            work.arrival.delivery_count,
+            work.entry,
+            has_history=has_history,
+            has_resolver=self._declaration.resolver is not None if has_resolver is None else has_resolver,
+            cautious=reply.cautious if reply else False,
+            retry_abandoned=self._declaration.options.abandoned == "retry",
+        )
+
+    # -- carrying the decision out ----------------------------------------------------------------------------------
+
+    def decided(self, work: Work, decision: Decision) -> None:
+        match decision:
+            case New():
+                self._new(work)
+            case Duplicate(unfinished=True):
+                work.token = work.entry.token if work.entry else work.token
+                work.claimed = True
+                self._desk.keep(work)
+                self.failing.dead_letter(work, "unfinished", None)
+            case Duplicate():
+                self._desk.counters.duplicate += 1
+                self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
+                self._desk.accept(work)
+            case InDoubt(reason=reason):
+                self._in_doubt.carry_out(work, reason, self.failing)
+            case InProgress(until=until):
+                self._in_progress(work, until)
+            case AskResolver():
+                self.resolving.ask(work, decision)
+
+    def _new(self, work: Work) -> None:
+        self._desk.keep(work)
+        if work.arrival.delivery_count > self._declaration.max_deliveries:  # TR-58
+            self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
+            self.failing.dead_letter(work, "delivery_limit", None)
+            return
+        self._desk.counters.new += 1
+        self._desk.tell("new", work, logging.DEBUG, f"is New: attempt {work.attempt}")
+        work.question = None
+        work.started = self._desk.clock.monotonic()
+        self._start(work)
+
+    def _moved_on(self, work: Work, reply: Reply) -> None:
+        """The entry changed between decision and parking: decide again, without asking the resolver a second time (TR-56)."""
+        decision = self._classify(work, reply, has_history=True, has_resolver=False)
+        settled = isinstance(decision, Duplicate | InProgress)
+        self.decided(work, decision if settled else InProgress(MOVED_ON_PAUSE))
+
+    def _in_progress(self, work: Work, until: float) -> None:
+        self._desk.counters.in_progress += 1
+        if self._declaration.in_progress == "in_doubt":
+            self._in_doubt.carry_out(work, "in_progress", self.failing)
+            return
+        delay = min(until, self._declaration.options.in_progress_delay)
+        self._desk.drop(work)
+        if self._delayed_release and not self._declaration.serial:
+            self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
+            return
+        self._held.add(work.arrival, delay)
+
+    def _tell_no_id(self, message: Message) -> None:
+        self._desk.counters.no_id += 1
+        if not self._warned_no_id:  # once, not once a message (D05)
+            self._warned_no_id = True
+            emit(
+                "trigger",
+                "no_id",
+                f"trigger {self._declaration.name!r}: a message has neither a uuid property nor a message id; "
+                "such messages are run without duplicate detection",
+                level=logging.WARNING,
+                trigger=self._declaration.name,
+            )
+
+
+def history_id(content: Content) -> tuple[str, str] | None:
+    """The id a history knows a message by, and where it came from (TR-32): the `uuid` property if it is a non-empty scalar,
+    else JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
+    uuid = content.properties().get("uuid")
+    if isinstance(uuid, str | int | float) and not isinstance(uuid, bool) and str(uuid).strip():
+        return stored_id(str(uuid)), "uuid"
+    return (stored_id(content.message_id), "JMSMessageID") if content.message_id else None
+
+
+def _refuse_acknowledge(message: Message) -> None:
+    raise IllegalStateError(f"{message!r}: the trigger acknowledges when its handler has ended (TR-28)")
