@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jmsclient.destination import Destination
-from jmsclient.errors import ConfigurationError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError, InvalidSelectorError, UnsupportedFeatureError
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.options import (
     HistoryUnavailablePolicy,
@@ -25,6 +25,7 @@ from jmsclient.options import (
     count,
     seconds,
 )
+from jmsclient.selector import compile_selector
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +61,10 @@ class Declaration:
     def __post_init__(self) -> None:
         if not self.name:
             raise ConfigurationError("name='': a trigger's name is its id in the history and cannot be empty")
+        try:
+            compile_selector(self.selector)
+        except InvalidSelectorError as error:
+            raise InvalidSelectorError(f"trigger {self.name!r}: {error}") from None
         choice("on_error", self.on_error, ("dead_letter", "redeliver", "acknowledge"))
         if self.in_doubt is not None:
             choice("in_doubt", self.in_doubt, ("park", "dead_letter", "acknowledge", "redeliver", "run"))
