@@ -56,6 +56,8 @@ class Desk:
     def give_back(self, work: Work, outcome: Outcome) -> None:
         """Back to the provider; what no handler saw goes back uncounted, whatever `outcome` says of retrying."""
         self.drop(work)
+        if work.arrival.settled:  # taken, or pre-settled: the provider has forgotten it (IF-39)
+            self.tell("taken_message_gone", work, logging.ERROR, "was taken ahead and cannot go back: it is gone")
         unseen = outcome.verb is Verb.RETRY and not work.arrival.handed_over
         self.leave(work.arrival, RELEASE if unseen else outcome)
 

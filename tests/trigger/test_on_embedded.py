@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jmsclient import Delivery, Message, Worker, connect
+from jmsclient.events import Event
 from jmsclient.history import State, open_history
 from jmsclient.testing import TestBroker
 
@@ -112,6 +113,20 @@ def test_tr28_with_a_history_nothing_is_taken_ahead_unless_bypassed(until: Until
         until(lambda: worker.triggers[Q].pipeline.counters.completed == 3)
         assert worker.triggers[Q].pipeline._intake.counters.taken == 0
         worker.stop()
+
+
+def test_if39_a_taken_message_whose_handler_failed_is_gone_and_said_to_be(until: Until, events: list[Event]) -> None:
+    worker = Worker()
+
+    @worker.trigger(f"{Q}?readAheadAllowed=YES", on_error="redeliver")
+    def book(body: str) -> None:
+        raise ValueError("no")
+
+    with TestBroker(worker) as broker:
+        with connect(broker.url) as connection:
+            connection.create_session().create_producer(Q, persistent=False).send("1")
+        until(lambda: any(one.name == "taken_message_gone" for one in events))
+        assert broker.messages(Q) == []
 
 
 def test_a_dead_pipeline_ends_the_run_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
