@@ -1,4 +1,4 @@
-"""Owns what a step leaves to be done when the lock is free: batches to push, events to tell, the broker's thread to wake.
+"""Owns what a step leaves to be done when the lock is free: batches to push, events to tell, threads to wake.
 
 Must not know what a step is. Filled under the broker's lock. Source: architecture.md, "Decide under the lock, act outside it".
 """
@@ -21,7 +21,9 @@ class Aftermath:
     """Each outlet once: it is marked as being pushed to from here on, and later grants go to its outbox."""
     events: list[tuple[str, str, int, dict[str, object]]] = field(default_factory=list)
     wake: bool = False
-    """Something waits for the broker's thread: a time, or a batch to write."""
+    """Something waits for a time."""
+    write: bool = False
+    """Something waits to be written."""
 
     def tell(self, name: str, text: str, *, level: int = logging.INFO, **fields: object) -> None:
         """Have an event told."""
@@ -29,12 +31,12 @@ class Aftermath:
 
     def take(self) -> Aftermath:
         """What there is; nothing is left."""
-        taken = Aftermath(self.pushes, self.events, self.wake)
-        self.pushes, self.events, self.wake = [], [], False
+        taken = Aftermath(self.pushes, self.events, self.wake, self.write)
+        self.pushes, self.events, self.wake, self.write = [], [], False, False
         return taken
 
     def __bool__(self) -> bool:
-        return bool(self.pushes or self.events or self.wake)
+        return bool(self.pushes or self.events or self.wake or self.write)
 
 
 def tell_events(events: list[tuple[str, str, int, dict[str, object]]]) -> None:

@@ -62,10 +62,11 @@ class Broker:
         self.disowned = False
         """This process is a fork of the one the broker lives in."""
         self._next_scan = clock.monotonic() + SCAN_INTERVAL
-        self.steps = Steps(clock, name or "default", after=self._after, serve=self._serve, ended=self._ended)
+        self.steps = Steps(clock, name or "default", after=self._after, serve=self._serve, ended=self.writing.end)
         if store is not None:
             self._load(store)
         self.steps.start()
+        self.writing.start(self.steps, name or "default")
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
@@ -208,7 +209,7 @@ class Broker:
 
     def _wait(self) -> float | None:
         now, wall = self.clock.monotonic(), self.clock.wall()
-        waits = [] if (writing := self.writing.due()) is None else [writing]
+        waits: list[float] = []
         for line in self.granting.timed:
             monotonic_due, wall_due = line.queue.next_due()
             if monotonic_due is not None:
@@ -233,6 +234,8 @@ class Broker:
         while True:
             if todo.wake:
                 self.steps.bell.ring()
+            if todo.write:
+                self.writing.ring()
             if todo.events:
                 tell_events(todo.events)
             if not pushes:
@@ -255,13 +258,7 @@ class Broker:
     def _serve(self) -> float | None:
         if self.granting.timed:
             self.steps.perform(self._fall_due)
-        self.writing.commit(self.steps)
         return self.steps.perform(self._wait)
-
-    def _ended(self) -> None:
-        self.writing.commit(self.steps, at_once=True)
-        if self.store is not None:
-            self.store.close()
 
 
 def _info(entry: Entry) -> MessageInfo:

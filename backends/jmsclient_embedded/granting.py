@@ -80,12 +80,14 @@ class Granting:
             return
         wall = self._clock.wall()
         barred: list[Outlet] = []
+        share = turns = 0
         while wanting and queue.visible:
+            if not turns:  # a new round: equal shares of what is left
+                turns = len(wanting)
+                share = queue.visible if turns == 1 else min(FAIR_BATCH, max(1, queue.visible // turns))
+            turns -= 1
             outlet = wanting.popleft()
-            share = outlet.demand
-            if wanting:
-                share = min(share, FAIR_BATCH, max(1, queue.visible // (len(wanting) + 1)))
-            granted, expired = queue.take(outlet.holder, share, wall)
+            granted, expired = queue.take(outlet.holder, min(outlet.demand, share), wall)
             if expired:
                 self.expired(line, expired)
             if granted:

@@ -20,6 +20,7 @@ from jmsclient.errors import RequestTimeoutError
 
 T = TypeVar("T")
 _logger = logging.getLogger("jmsclient.embedded")
+_PAUSE_AFTER_FAULT = 1.0  # seconds
 _STEPS_A_TURN = 256  # steps that the broker's thread takes under one hold of the lock
 
 
@@ -157,7 +158,7 @@ class Steps:
             self._empty_inbox()
             while self._calls:
                 self._call(self._calls.popleft())
-            wait = self._serve()
+            wait = self._served()
             if ending:
                 break
             if not self._inbox and not self._calls:
@@ -167,6 +168,14 @@ class Steps:
         finally:
             self.ended = True
         self._empty_inbox()
+
+    def _served(self) -> float | None:
+        """A fault while serving is told and tried again: a thread that died of it would leave everyone waiting for ever."""
+        try:
+            return self._serve()
+        except Exception:
+            _logger.exception("the embedded broker failed to serve what was due; it tries again")
+            return _PAUSE_AFTER_FAULT
 
     def _call(self, action: Callable[[], None]) -> None:
         try:

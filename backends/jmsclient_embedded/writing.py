@@ -1,16 +1,19 @@
-"""Owns what is to be written to the store, under the broker's lock, and writing it, outside. Does nothing without a store.
+"""Owns what is to be written to the store, under the broker's lock, and the thread that writes it, outside. Idle without a store.
 
-Must not know of receivers. Source: rule IF-11; issue on the embedded store, "group commit".
+Must not know of receivers. A thread of its own, so that a slow disk holds up nobody who does not ask for it. Source: rule IF-11;
+group commit: whatever gathers while one transaction is written is the next one.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 
 from jmsclient.clock import Clock
 from jmsclient.envelope import encode
 from jmsclient.errors import StoreError
+from jmsclient.events import emit
 from jmsclient_embedded.aftermath import Aftermath
 from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingSend
 from jmsclient_embedded.line import Line
@@ -30,6 +33,29 @@ class Writing:
         self._shown = shown
         self._commits = GroupCommit()
         self._failing = False
+        self._bell = clock.bell()
+        self._ending = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, steps: Steps, name: str) -> None:
+        """Start the thread, where there is a store."""
+        if self.store is not None:
+            store = self.store
+            self._thread = threading.Thread(
+                target=lambda: self._run(store, steps), name=f"jmsclient-embedded-{name}-store", daemon=True
+            )
+            self._thread.start()
+
+    def ring(self) -> None:
+        """Something waits to be written."""
+        self._bell.ring()
+
+    def end(self) -> None:
+        """Write what waits and close the store; returns when that is done. Not under the lock."""
+        self._ending = True
+        self._bell.ring()
+        if self._thread is not None:
+            self._thread.join()
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -44,7 +70,7 @@ class Writing:
             if envelope is not None
         ]
         batch.sends.append(PendingSend(line, entries, answer))
-        self._aftermath.wake = True
+        self._aftermath.write = True
 
     def transfer(self, line: Line, entry: Entry) -> None:
         """A stored message enters another queue, in the transaction that takes it off the first.
@@ -57,13 +83,13 @@ class Writing:
         """They left their queue."""
         if self.store is not None and (rows := [entry.sequence for entry in entries if entry.stored]):
             self._commits.next.changes.deletes += rows
-            self._aftermath.wake = True
+            self._aftermath.write = True
 
     def count(self, entries: Sequence[Entry]) -> None:
         """Their counts rose."""
         if self.store is not None and (rows := {entry.sequence: entry.count for entry in entries if entry.stored}):
             self._commits.next.changes.counts.update(rows)
-            self._aftermath.wake = True
+            self._aftermath.write = True
 
     def unmark(self, entries: Sequence[Entry]) -> None:
         """Announced as handed over and released all the same: the journal says the old count again."""
@@ -75,34 +101,53 @@ class Writing:
         """A queue was made or changed."""
         if self.store is not None:
             self._commits.next.changes.settings[name] = settings
-            self._aftermath.wake = True
+            self._aftermath.write = True
 
     def join(self, answer: Answer[None]) -> None:
         """Answer when everything given so far is stored."""
         self._commits.join(answer)
 
-    def due(self) -> float | None:
-        """Seconds until `commit` has something to do, or None."""
+    # -- the store's thread ------------------------------------------------------------------------------------------
+
+    def _run(self, store: Store, steps: Steps) -> None:
+        try:
+            while True:
+                ending = self._ending
+                self._write(store, steps, at_once=ending)
+                if ending:
+                    break
+                self._bell.wait(steps.perform(self._due))
+        finally:
+            store.close()
+
+    def _write(self, store: Store, steps: Steps, *, at_once: bool) -> None:
+        batch = steps.perform(lambda: self._begin(at_once=at_once))
+        while batch is not None:
+            self._commit(store, steps, batch)
+            batch = steps.perform(lambda: self._begin(at_once=False))
+
+    def _begin(self, *, at_once: bool) -> Batch | None:
+        return self._commits.begin(self._clock.monotonic(), at_once=at_once)
+
+    def _due(self) -> float | None:
         return self._commits.due(self._clock.monotonic())
 
-    # -- on the broker's thread, outside the lock --------------------------------------------------------------------
-
-    def commit(self, steps: Steps, *, at_once: bool = False) -> None:
-        """Write what waits, then have it shown and its senders told. One failure is told once, however long it lasts."""
-        if self.store is None:
-            return
-        now = self._clock.monotonic()
-        batch = steps.perform(lambda: self._commits.begin(now, at_once=at_once))
-        if batch is None:
-            return
+    def _commit(self, store: Store, steps: Steps, batch: Batch) -> None:
+        """One transaction; then what it held is shown and whoever waits is told. A failure is told once, however long."""
         try:
-            self.store.write(batch.changes)
+            store.write(batch.changes)
         except StoreError as error:
             failure = error
             steps.perform(lambda: self._failed(batch, failure))
-            return
-        steps.perform(lambda: self._succeeded(batch))
-        self.store.journal.rotate()
+        else:
+            steps.perform(lambda: self._succeeded(batch))
+            self._rotate(store)
+
+    def _rotate(self, store: Store) -> None:
+        try:
+            store.journal.rotate()
+        except StoreError as error:  # the old journal serves on
+            emit("embedded", "store_failed", str(error), level=logging.ERROR)
 
     def _succeeded(self, batch: Batch) -> None:
         self._failing = False

@@ -1,0 +1,36 @@
+"""The tables of states.py: what counts where, and that each verb has its row."""
+
+from __future__ import annotations
+
+import pytest
+
+from jmsclient.transport.contract import Verb
+from jmsclient_embedded.states import CURRENT, PENDING, SETTLEMENT, TRANSITIONS, State, allowed
+
+
+def test_each_state_but_gone_counts_as_current_or_pending_never_both() -> None:
+    assert set(State) - {State.GONE} == CURRENT | PENDING
+    assert not CURRENT & PENDING
+
+
+def test_gone_is_the_end_and_only_visible_is_taken() -> None:
+    assert not [one for one in TRANSITIONS if one.source is State.GONE]
+    assert {one.source for one in TRANSITIONS if one.target is State.RECEIVE} == {State.VISIBLE}
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_settlement_table_has_a_row_for_each_verb_that_its_transitions_allow(verb: Verb) -> None:
+    rule = SETTLEMENT[verb]
+    targets = {one.target for one in TRANSITIONS if one.rule == rule.rule and one.source is State.RECEIVE}
+    assert targets == ({State.GONE} if rule.leaves else {State.VISIBLE, State.DELAYED})
+
+
+def test_if_11_only_a_retry_always_counts() -> None:
+    assert [verb for verb in Verb if SETTLEMENT[verb].counted] == [Verb.RETRY, Verb.RETRY_ELSEWHERE]
+    assert [verb for verb in Verb if SETTLEMENT[verb].barred] == [Verb.RETRY_ELSEWHERE]
+
+
+def test_no_message_leaves_the_application_without_an_outcome() -> None:
+    assert not allowed(State.RECEIVE, State.SEND)
+    assert not allowed(State.VISIBLE, State.SEND)
+    assert allowed(None, State.VISIBLE)
