@@ -88,7 +88,7 @@ class Connection:
         self._endpoint = endpoint
         self._sessions: tuple[Session, ...] = ()  # replaced whole, on the keeper only
         self.message_ids = MessageIds()
-        self.keeper = Keeper(endpoint.scheme)
+        self.keeper = Keeper(endpoint.scheme, self.clock)
         try:
             self.transport: Transport = self.keeper.shielded(
                 lambda: find_backend(endpoint.scheme).connect(

@@ -133,7 +133,7 @@ class MessageConsumer(HandOver):
             done = self._in_hand
             if done is not None:
                 if not done.settled:
-                    done.receiver.settle((done,), ACCEPT)
+                    self._accept(done)
                 self._in_hand = None
             arrival = self._take(None)
             if arrival is None:
@@ -286,6 +286,7 @@ class MessageConsumer(HandOver):
         if done is not None:
             self.intake.settle((done,), ACCEPT)
             self._in_hand = None
+        self.flush_gathered()
         self.closed = True
         self._session.consumer_closed(self)
         self._tell()

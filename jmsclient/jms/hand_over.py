@@ -18,6 +18,7 @@ from jmsclient.destination import Destination
 from jmsclient.errors import ConnectionLostError, IllegalStateError
 from jmsclient.events import emit
 from jmsclient.intake import Intake
+from jmsclient.jms.acknowledgement import BY_APPLICATION, Gathered
 from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode
 from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
@@ -45,7 +46,10 @@ class HandOver:
         self._queue = intake.queue
         self._clock = session.clock
         self._records_hand_over = records_hand_over
-        self._client = session.acknowledge_mode is AcknowledgeMode.CLIENT
+        self._client = session.acknowledge_mode in BY_APPLICATION
+        self._gathered: Gathered | None = None
+        if session.acknowledge_mode is AcknowledgeMode.DUPS_OK:
+            self._gathered = Gathered(self._buffer.window // 4, self._clock, session.keeper.at)
         self._pending: Arrival | None = None  # handed over, or about to be; None again only when the caller has it
         self._accepting = False  # the acknowledge of `_pending` is on its way, or may be
         self._listener: MessageListener | None = None
@@ -101,17 +105,23 @@ class HandOver:
                 return arrival
 
     def _accepted(self, arrival: Arrival) -> Message:
-        """In AUTO its acknowledge is handed over; in CLIENT the session remembers it. Ends the hand-over."""
+        """In AUTO its acknowledge is handed over, in DUPS_OK soon; else the session remembers it. Ends the hand-over."""
         message = self._message(arrival)
         if self._client:
             self._session.unacknowledged.append(arrival)
         elif not arrival.settled:
             self._accepting = True
-            arrival.receiver.settle((arrival,), ACCEPT)
+            self._accept(arrival)
         self._buffer.delivered += 1
         self._accepting = False
         self._pending = None
         return message
+
+    def _accept(self, arrival: Arrival) -> None:
+        if self._gathered is None or self.closed:
+            arrival.receiver.settle((arrival,), ACCEPT)
+        else:
+            self._gathered.add(arrival)
 
     def _put_back_pending(self) -> None:
         """A hand-over was struck, or called off: the message goes back to the head (RA-22). Repeating it does no harm."""
@@ -149,8 +159,10 @@ class HandOver:
                 return True
             left = self._clock.left(deadline)
             if left is None or left > 0:
+                self.flush_gathered()
                 session.bell.wait(left)
                 return True
+            self.flush_gathered()
             if not started or self._closing:
                 return False
             session.keeper.shielded(self._drain)
@@ -159,6 +171,11 @@ class HandOver:
                 session.keeper.note(self._drain)
             raise
         return bool(self._queue)
+
+    def flush_gathered(self) -> None:
+        """DUPS_OK: what was gathered goes to the provider now; before a wait and at close (IF-39). Any thread."""
+        if self._gathered is not None:
+            self._gathered.flush()
 
     def _drain(self) -> None:
         self.intake.drain(self._clock.deadline(self._session.request_timeout))
@@ -190,6 +207,7 @@ class HandOver:
             self._drain()
         if not self._buffer.window and not self._closing:
             self.intake.want_one()
+        self.flush_gathered()
         return bool(self._queue)
 
     def dispatch(self) -> bool:
@@ -234,7 +252,11 @@ class HandOver:
                 message_id=arrival.content.message_id,
             )
         else:
-            if not self._client:
+            if self._client:
+                return
+            if self._gathered is not None and not arrival.settled:
+                self._accept(arrival)
+            else:
                 self.intake.settle((arrival,), ACCEPT)
 
     def _after_call(self) -> None:

@@ -8,13 +8,14 @@ code, for that may wait for the keeper.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from jmsclient.clock import SystemBell
+from jmsclient.clock import SYSTEM_CLOCK, Clock, SystemBell
 from jmsclient.events import emit
 
 T = TypeVar("T")
@@ -47,9 +48,12 @@ class _Task:
 class Keeper:
     """See the module. Thread-safe."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._tasks: deque[_Task] = deque()
-        self._bell = SystemBell()
+        self._timed: list[tuple[float, int, Callable[[], object]]] = []  # a heap, touched on the keeper only
+        self._numbered = 0
+        self._clock = clock
+        self._bell = clock.bell()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"jmsclient-{name}-keeper", daemon=True)
         self._thread.start()
@@ -58,6 +62,14 @@ class Keeper:
         """Have it done soon. From anywhere, signal handlers and finalizers included; never blocks."""
         self._tasks.append(_Task(call, None))
         self._bell.ring()
+
+    def at(self, due: float, call: Callable[[], object]) -> None:
+        """Have it done at `due` (monotonic) or soon after; never where the keeper ends before. From anywhere; never blocks."""
+        self.note(lambda: self._remember(due, call))
+
+    def _remember(self, due: float, call: Callable[[], object]) -> None:
+        self._numbered += 1
+        heapq.heappush(self._timed, (due, self._numbered, call))
 
     def call(self, call: Callable[[], T]) -> T:
         """Have it done on the keeper's thread and wait for what it returns or raises. One call after the other."""
@@ -95,7 +107,16 @@ class Keeper:
             except IndexError:
                 if self._stopping:
                     return
-                self._bell.wait()
+                self._wait_or_run_due()
                 continue
             task.run()
             del task
+
+    def _wait_or_run_due(self) -> None:
+        timed = self._timed
+        if not timed:
+            self._bell.wait()
+        elif timed[0][0] > (now := self._clock.monotonic()):
+            self._bell.wait(timed[0][0] - now)
+        else:
+            _Task(heapq.heappop(timed)[2], None).run()

@@ -21,7 +21,7 @@ from jmsclient.destination import Destination, Topic, parse_destination
 from jmsclient.errors import CloseTimeout, IllegalStateError, JmsClientError, UnsupportedFeatureError
 from jmsclient.events import emit
 from jmsclient.intake import Intake
-from jmsclient.jms.acknowledgement import Unacknowledged, checked_mode, when_asked
+from jmsclient.jms.acknowledgement import BY_APPLICATION, Unacknowledged, checked_mode, settle_by_receiver, when_asked
 from jmsclient.jms.consumer import LOOK_INTERVAL, MessageConsumer
 from jmsclient.jms.dispatcher import dispatch_until_closed
 from jmsclient.jms.hand_over import HandOver, MessageListener
@@ -30,7 +30,7 @@ from jmsclient.jms.read_ahead import ReadAheadDecision, decide
 from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead, count, seconds
 from jmsclient.selector import compile_selector
-from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Outcome, Receiver, ReceiverSpec, TransportSession, Verb
+from jmsclient.transport.contract import ACCEPT, RETRY, Outcome, Receiver, ReceiverSpec, TransportSession, Verb
 
 if TYPE_CHECKING:
     from jmsclient.jms.connection import Connection
@@ -262,20 +262,30 @@ class Session:
     # -- acknowledging ----------------------------------------------------------------------------------------------
 
     def acknowledge(self) -> None:
-        """In CLIENT: acknowledge all that this session has handed over (JM 6.2.10); in AUTO nothing. Returns when the
-        provider has it as safely as it makes it. Raises IllegalStateError on a closed session or in a second thread."""
-        if self.acknowledge_mode is AcknowledgeMode.AUTO:
+        """In CLIENT and INDIVIDUAL: acknowledge all that this session has handed over (JM 6.2.10); in AUTO and DUPS_OK nothing.
+        Returns when the provider has it as safely as it makes it. Raises IllegalStateError on a closed session or in a second
+        thread."""
+        if self.acknowledge_mode not in BY_APPLICATION:
             self.check_alive()
             return
         self._settle_all(ACCEPT)
+        self._flush()
+
+    def _flush(self) -> None:
         self.keeper.shielded(lambda: self.transport_session.flush(self._request_deadline()))
 
     def acknowledge_message(self, message: Message) -> None:
-        """What `message.acknowledge()` does in this session."""
+        """What `message.acknowledge()` does in this session; in INDIVIDUAL from any thread."""
         arrival = message.arrival
         closed = self.closed or self._closing
-        if when_asked(self.acknowledge_mode, closed=closed, settled=arrival.settled) == "session":
+        what = when_asked(self.acknowledge_mode, closed=closed, settled=arrival.settled)
+        if what == "session":
             self.acknowledge()
+        elif what == "message":
+            arrival.receiver.settle((arrival,), ACCEPT)
+            if self._lingering:
+                self.keeper.note(self.settle_lingering)
+            self._flush()
 
     def _settle_all(self, outcome: Outcome) -> None:
         me = get_ident()
@@ -285,7 +295,7 @@ class Session:
             for consumer in self._consumers:
                 consumer.undo_struck()
             arrivals = self.unacknowledged.all()
-            _settle_by_receiver(arrivals, outcome)
+            settle_by_receiver(arrivals, outcome)
             self.unacknowledged.forget(arrivals)
         finally:
             self.inside = 0
@@ -309,6 +319,7 @@ class Session:
         consumers = self._consumers
         for consumer in consumers:
             consumer.undo_struck()
+            consumer.flush_gathered()
             consumer.intake.stop()
             try:
                 consumer.intake.drain(self._request_deadline())
@@ -316,7 +327,7 @@ class Session:
                 emit("session", "drain_failed", f"recovering without a drain: {error}", level=logging.WARNING)
             consumer.intake.release_buffered()
         arrivals = self.unacknowledged.all()
-        _settle_by_receiver(arrivals, Outcome(verb=Verb.RETRY, delay=delay) if delay else RETRY)
+        settle_by_receiver(arrivals, Outcome(verb=Verb.RETRY, delay=delay) if delay else RETRY)
         self.unacknowledged.forget(arrivals)
         for consumer in consumers:
             consumer.retry_in_hand()
@@ -429,7 +440,7 @@ class Session:
             producer.close()
         arrivals = self.unacknowledged.all()
         try:
-            _settle_by_receiver(arrivals, RETRY)
+            settle_by_receiver(arrivals, RETRY)
             self.transport_session.flush(self._request_deadline())
             self.unacknowledged.forget(arrivals)
             self.settle_lingering()
@@ -484,14 +495,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<Session {self.acknowledge_mode.name}{' closed' if self.closed else ''}>"
-
-
-def _settle_by_receiver(arrivals: list[Arrival], outcome: Outcome) -> None:
-    groups: dict[int, list[Arrival]] = {}
-    for arrival in arrivals:
-        groups.setdefault(id(arrival.receiver), []).append(arrival)
-    for group in groups.values():
-        group[0].receiver.settle(group, outcome)
 
 
 def _quietly(call: Callable[[], object]) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from jmsclient import Connection, MessageConsumer, connect
+from jmsclient.options import ConnectionOptions
+from jmsclient.testing import ManualClock
 from jmsclient.testing.scripted import ScriptedBackend
+from jmsclient.transport.registry import parse_url
 
 
 @pytest.fixture(params=["embedded", "scripted"])
@@ -29,6 +33,19 @@ def connection(url: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def timed(url: str, clock: ManualClock) -> Iterator[Connection]:
+    """A connection whose time is moved by hand; `put` and `rest` then use it too, for an embedded broker has one clock."""
+    endpoint = replace(parse_url(url), clock=clock)
+    with Connection(endpoint, start=True, request_timeout=10.0, options=ConnectionOptions()) as timed:
+        yield timed
+
+
+@pytest.fixture
 def other(url: str, connection: Connection) -> Iterator[Connection]:
     """A second connection to the same broker."""
     with connect(url, request_timeout=10.0) as other:
@@ -36,8 +53,10 @@ def other(url: str, connection: Connection) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def put(connection: Connection) -> Callable[..., list[str]]:
+def put(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
     """Send TEXT messages to a queue, from a session of its own."""
+
+    connection: Connection = request.getfixturevalue("timed" if "timed" in request.fixturenames else "connection")
 
     def put(*texts: str, queue: str = "Q", persistent: bool = True) -> list[str]:
         with connection.create_session() as session:
@@ -47,10 +66,13 @@ def put(connection: Connection) -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def rest(connection: Connection) -> Callable[..., list[tuple[str | None, int]]]:
+def rest(request: pytest.FixtureRequest) -> Callable[..., list[tuple[str | None, int]]]:
     """What is left on a queue: text and delivery count of each message."""
 
-    def rest(queue: str = "Q", wait: float = 0.3) -> list[tuple[str | None, int]]:
+    by_hand = "timed" in request.fixturenames  # no time passes: ask the provider once
+    connection: Connection = request.getfixturevalue("timed" if by_hand else "connection")
+
+    def rest(queue: str = "Q", wait: float = 0.0 if by_hand else 0.3) -> list[tuple[str | None, int]]:
         found = []
         with connection.create_session() as session, session.create_consumer(queue) as consumer:
             while (message := consumer.receive(wait)) is not None:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from jmsclient.errors import IllegalStateError, UnsupportedFeatureError
-from jmsclient.jms.acknowledgement import Unacknowledged, checked_mode, when_asked
+from jmsclient.jms.acknowledgement import PRUNE_FROM, Unacknowledged, checked_mode, when_asked
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.options import AcknowledgeMode
 from jmsclient.transport.contract import Arrival
 
 AUTO, CLIENT = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT
+DUPS_OK, INDIVIDUAL = AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL
 
 
 @pytest.mark.parametrize(
@@ -22,21 +23,26 @@ AUTO, CLIENT = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT
         (AUTO, True, True, "ignore"),
         (CLIENT, False, False, "session"),
         (CLIENT, False, True, "ignore"),
+        (DUPS_OK, False, False, "ignore"),
+        (DUPS_OK, True, False, "ignore"),
+        (INDIVIDUAL, False, False, "message"),
+        (INDIVIDUAL, False, True, "ignore"),
     ],
 )
 def test_s04_when_asked(mode: AcknowledgeMode, closed: bool, settled: bool, answer: str) -> None:
     assert when_asked(mode, closed=closed, settled=settled) == answer
 
 
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
 @pytest.mark.parametrize("settled", [True, False])
-def test_s04_on_a_closed_session_it_raises(settled: bool) -> None:
+def test_s04_on_a_closed_session_it_raises(mode: AcknowledgeMode, settled: bool) -> None:
     with pytest.raises(IllegalStateError):
-        when_asked(CLIENT, closed=True, settled=settled)
+        when_asked(mode, closed=True, settled=settled)
 
 
 @pytest.mark.parametrize("mode", list(AcknowledgeMode))
 def test_modes_of_this_version(mode: AcknowledgeMode) -> None:
-    if mode in (AUTO, CLIENT):
+    if mode is not AcknowledgeMode.TRANSACTED:
         assert checked_mode(mode) is mode
     else:
         with pytest.raises(UnsupportedFeatureError, match=mode.name):
@@ -56,3 +62,15 @@ def test_unacknowledged_keeps_order_and_forgets_by_identity() -> None:
     kept.forget([arrivals[1]])
     assert kept.all() == [arrivals[0], arrivals[2]]
     assert (kept.any_of(receivers[0]), kept.any_of(receivers[1]), len(kept)) == (True, False, 2)
+
+
+def test_if39_what_any_thread_acknowledged_is_forgotten_in_time() -> None:
+    """IF-39: in INDIVIDUAL the list stays small though nobody but the session's thread changes it."""
+    receiver: Any = object()
+    content = PlainContent(kind=MessageKind.TEXT, body="x")
+    kept = Unacknowledged()
+    for number in range(3 * PRUNE_FROM):
+        arrival = Arrival(receiver, number, content, delivery_count=1, persistent=True, size=1)
+        kept.append(arrival)
+        arrival.settled = True
+    assert (len(kept) <= PRUNE_FROM, kept.all(), kept.any_of(receiver)) == (True, [], False)

@@ -9,6 +9,7 @@ import pytest
 
 from jmsclient.events import Event, subscribe
 from jmsclient.jms.keeper import Keeper
+from jmsclient.testing import ManualClock
 
 
 @pytest.fixture
@@ -51,6 +52,22 @@ def test_a_note_that_fails_is_told_and_the_next_is_done(keeper: Keeper, wait_unt
     wait_until(lambda: done)
     unsubscribe()
     assert [event.name for event in events] == ["note_failed"]
+
+
+def test_what_is_timed_runs_when_due_in_order(wait_until: Callable[..., None]) -> None:
+    clock = ManualClock()
+    keeper = Keeper("timed", clock)
+    done: list[str] = []
+    start = clock.monotonic()
+    keeper.at(start + 2, lambda: done.append("second"))
+    keeper.at(start + 1, lambda: done.append("first"))
+    wait_until(lambda: clock.waiters)
+    keeper.call(lambda: None)
+    assert done == []
+    clock.advance(2)
+    wait_until(lambda: len(done) == 2)
+    keeper.stop()
+    assert done == ["first", "second"]
 
 
 def test_after_the_end_calls_are_done_by_the_caller() -> None:
