@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
@@ -74,6 +75,12 @@ def _parse(value: object, name: str, words: dict[str, E_]) -> E_:
     return found
 
 
+@lru_cache(maxsize=1024)
+def _address(scheme: str, name: str) -> str:
+    """Cached, for it is asked for once a message sent."""
+    return f"{scheme}:///{quote(name, safe='/:.-_~$')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """What both kinds share. Make a `Queue` or a `Topic`, or parse a string with `parse_destination`."""
@@ -106,7 +113,7 @@ class Destination:
     @property
     def address(self) -> str:
         """The URI without its flags: what names the place itself, in keys, logs and reply-to."""
-        return f"{self.scheme}:///{quote(self.name, safe='/:.-_~$')}"
+        return _address(self.scheme, self.name)
 
     def __str__(self) -> str:
         flags = []

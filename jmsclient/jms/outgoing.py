@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from collections.abc import Mapping
+from typing import TypedDict
 
-from jmsclient.destination import Destination, Persistence
+from jmsclient.destination import Destination, Persistence, parse_destination
 from jmsclient.errors import ConfigurationError
-from jmsclient.message import DEFAULT_PRIORITY, Message, PlainContent
+from jmsclient.message import DEFAULT_PRIORITY, Body, Message, PlainContent, PropertyValue, checked_body, checked_properties
 from jmsclient.options import seconds
 
 
@@ -49,24 +51,75 @@ def outgoing(
     The destination's own `persistence` flag overrides `persistent`. Raises ConfigurationError for a priority outside 0 to 9 and for
     negative or NaN times.
     """
-    priority = DEFAULT_PRIORITY if priority is None else checked_priority(priority)
-    seconds("time_to_live", time_to_live, none=True)
-    seconds("delivery_delay", delivery_delay)
-    if destination.persistence is not Persistence.APP and destination.persistence is not Persistence.QDEF:
-        persistent = destination.persistence is Persistence.PERS
     old = message.content
     return PlainContent(
         kind=old.kind,
         body=old.body(),  # a copy: what the caller does to theirs afterwards is not sent
         properties=dict(old.properties()) or None,
-        message_id=message_id,
-        destination=destination.address,
-        persistent=persistent,
-        priority=priority,
-        timestamp=now,
-        expiration=now + time_to_live if time_to_live else None,
-        delivery_time=now + delivery_delay if delivery_delay else None,
         correlation_id=old.header("correlation_id"),
         reply_to=old.header("reply_to"),
         type=old.header("type"),
+        message_id=message_id,
+        timestamp=now,
+        **_sending(destination, now, persistent, priority, time_to_live, delivery_delay),
     )
+
+
+def outgoing_body(
+    body: Body,
+    *,
+    properties: Mapping[str, PropertyValue] | None,
+    correlation_id: str | None,
+    reply_to: str | Destination | None,
+    type: str | None,  # noqa: A002  the JMS header is called so
+    destination: Destination,
+    message_id: str,
+    now: float,
+    persistent: bool,
+    priority: int | None,
+    time_to_live: float | None,
+    delivery_delay: float,
+) -> PlainContent:
+    """As `outgoing`, from what a message would be made of: most sends never need the Message itself. Also raises
+    MessageFormatError for a body or property that JMS has no type for."""
+    kind, checked = checked_body(body)
+    return PlainContent(
+        kind=kind,
+        body=checked,
+        properties=checked_properties(properties),
+        correlation_id=correlation_id,
+        reply_to=None if reply_to is None else parse_destination(reply_to).address,
+        type=type,
+        message_id=message_id,
+        timestamp=now,
+        **_sending(destination, now, persistent, priority, time_to_live, delivery_delay),
+    )
+
+
+class _Sending(TypedDict):
+    destination: str
+    persistent: bool
+    priority: int
+    expiration: float | None
+    delivery_time: float | None
+
+
+def _sending(
+    destination: Destination,
+    now: float,
+    persistent: bool,
+    priority: int | None,
+    time_to_live: float | None,
+    delivery_delay: float,
+) -> _Sending:
+    """The headers that sending decides, checked."""
+    seconds("time_to_live", time_to_live, none=True)
+    seconds("delivery_delay", delivery_delay)
+    flag = destination.persistence
+    return {
+        "destination": destination.address,
+        "persistent": persistent if flag in (Persistence.APP, Persistence.QDEF) else flag is Persistence.PERS,
+        "priority": DEFAULT_PRIORITY if priority is None else checked_priority(priority),
+        "expiration": now + time_to_live if time_to_live else None,
+        "delivery_time": now + delivery_delay if delivery_delay else None,
+    }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
-from jmsclient.jms.outgoing import checked_priority, outgoing
+from jmsclient.jms.outgoing import checked_priority, outgoing, outgoing_body
 from jmsclient.message import Body, Message, PlainContent, PropertyValue
 from jmsclient.options import seconds
 from jmsclient.transport.contract import Sender
@@ -141,23 +141,39 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> PlainContent:
-        if not isinstance(body, Message):
-            message = Message(body, properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
-        elif properties or correlation_id is not None or reply_to is not None or type is not None:
-            message = _overridden(body, properties, correlation_id, reply_to, type)
-        else:
-            message = body
         delay = self.delivery_delay if delivery_delay is None else delivery_delay
-        content = outgoing(
-            message,
-            destination=target,
-            message_id=self._next_id(),
-            now=self._clock.wall(),
-            persistent=self.persistent if persistent is None else persistent,
-            priority=self.priority if priority is None else priority,
-            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
-            delivery_delay=delay,
-        )
+        persistent = self.persistent if persistent is None else persistent
+        priority = self.priority if priority is None else priority
+        time_to_live = self.time_to_live if time_to_live is None else time_to_live
+        now = self._clock.wall()
+        if not isinstance(body, Message):
+            content = outgoing_body(
+                body,
+                properties=properties,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                type=type,
+                destination=target,
+                message_id=self._next_id(),
+                now=now,
+                persistent=persistent,
+                priority=priority,
+                time_to_live=time_to_live,
+                delivery_delay=delay,
+            )
+        else:
+            if properties or correlation_id is not None or reply_to is not None or type is not None:
+                body = _overridden(body, properties, correlation_id, reply_to, type)
+            content = outgoing(
+                body,
+                destination=target,
+                message_id=self._next_id(),
+                now=now,
+                persistent=persistent,
+                priority=priority,
+                time_to_live=time_to_live,
+                delivery_delay=delay,
+            )
         if delay:
             self._check_delay()
         return content
