@@ -35,9 +35,6 @@ class Aftermath:
         self.pushes, self.events, self.wake, self.write = [], [], False, False
         return taken
 
-    def __bool__(self) -> bool:
-        return bool(self.pushes or self.events or self.wake or self.write)
-
 
 def tell_events(events: list[tuple[str, str, int, dict[str, object]]]) -> None:
     """Tell them. Outside the lock."""

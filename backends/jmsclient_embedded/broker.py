@@ -223,9 +223,10 @@ class Broker:
     # -- outside the lock ------------------------------------------------------------------------------------------
 
     def _after(self) -> Callable[[], None] | None:
-        if not self._aftermath:
+        todo = self._aftermath
+        if not (todo.pushes or todo.write or todo.wake or todo.events):
             return None
-        todo = self._aftermath.take()
+        todo = todo.take()
         return lambda: self._act(todo)
 
     def _act(self, todo: Aftermath) -> None:
@@ -249,7 +250,7 @@ class Broker:
             with self.steps.lock:
                 self._pushed(outlet)
                 todo = self._aftermath.take()
-            pushes += todo.pushes
+            pushes += todo.pushes  # behind the others: one busy receiver does not keep them waiting
 
     def _pushed(self, outlet: Outlet) -> None:
         if self.granting.pushed(outlet):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jmsclient.destination import Queue
-from jmsclient.errors import ConfigurationError, SendError, StoreError, StoreFormatError, StoreInUseError
+from jmsclient.errors import ConfigurationError, ConnectionLostError, SendError, StoreError, StoreFormatError, StoreInUseError
 from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Outcome, Verb
 from jmsclient.transport.registry import parse_url
 from jmsclient_embedded.invariants import check
@@ -502,3 +502,33 @@ def test_ra_14_a_release_writes_nothing(connect: Connect, monkeypatch: pytest.Mo
         receiver.settle(arrivals, RELEASE)
         client.session.flush(None)
     check(client.broker)
+
+
+def test_if_40_after_a_fork_the_childs_copy_is_dead_and_the_parents_goes_on(connect: Connect, url: str, file: Path) -> None:
+    client = connect()
+    client.send("a")
+    receiver, arrivals = client.take(1)
+    child = os.fork()
+    if child == 0:  # nothing of pytest may run here
+        code = 1
+        try:
+            receiver.close(None)
+            client.session.close(None)
+            try:
+                client.transport.open_session(transacted=False, deadline=None)
+            except ConnectionLostError as error:
+                code = 0 if "fork" in str(error) else 2
+            client.transport.close(None)
+            try:
+                EmbeddedBackend().connect(parse_url(url), _Deaf(), deadline=None)
+                code = 3
+            except StoreInUseError:
+                pass
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    receiver.settle(arrivals, ACCEPT)
+    client.send("b")
+    end(client)
+    assert rows(file) == [("q", 0)]
+    assert not Path(f"{file}.lock").exists()
