@@ -86,7 +86,7 @@ class Connection:
         self.exception_listener: Callable[[Exception], object] | None = None
         """Called once, with the error, when the connection fails for good; on the keeper's thread."""
         self._endpoint = endpoint
-        self._sessions: tuple[Session, ...] = ()  # replaced whole, on the keeper only
+        self._held: tuple[weakref.ref[Session], ...] = ()  # replaced whole, on the keeper only
         self.message_ids = MessageIds()
         self.keeper = Keeper(endpoint.scheme, self.clock)
         try:
@@ -100,9 +100,26 @@ class Connection:
             raise
         self.capabilities: Capabilities = self.transport.capabilities
         self.default_send_timeout = EMBEDDED_SEND_TIMEOUT if endpoint.scheme == "embedded" else request_timeout
+        self._complete = True
         _live.add(self)
         if start:
             self.start()
+
+    _complete = False  # nothing to close before it is
+
+    @property
+    def _sessions(self) -> tuple[Session, ...]:
+        """Those that are open and not forgotten by the application (RA-25)."""
+        return tuple(session for held in self._held if (session := held()) is not None)
+
+    def __del__(self) -> None:
+        """Forgotten by the application (RA-25): a note for the keeper, which takes it up again and closes it. It takes no lock."""
+        if self._complete and not self.closed:
+            self.keeper.note(self._close_forgotten)
+
+    def _close_forgotten(self) -> None:
+        self._end()
+        self.keeper.stop()
 
     def _request_deadline(self) -> float | None:
         return self.clock.deadline(self.request_timeout)
@@ -133,7 +150,7 @@ class Connection:
 
     def _open(self, acknowledge: AcknowledgeMode, redelivery_delay: float) -> Session:
         session = Session(self, acknowledge, redelivery_delay=redelivery_delay)
-        self._sessions = (*self._sessions, session)
+        self._held = (*self._held, weakref.ref(session))
         return session
 
     # -- starting and stopping --------------------------------------------------------------------------------------
@@ -201,7 +218,7 @@ class Connection:
 
     def session_closed(self, session: Session) -> None:
         """Forget it; on the keeper."""
-        self._sessions = tuple(one for one in self._sessions if one is not session)
+        self._held = tuple(held for held in self._held if held() not in (None, session))
 
     def lost(self, error: Exception) -> None:
         """The link is gone for good. Receives that wait raise it; the exception listener hears of it."""

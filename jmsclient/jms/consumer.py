@@ -52,6 +52,16 @@ class MessageConsumer(HandOver):
         self._end_after_call = False  # closed by its own listener (RA-24)
         self._before: tuple[int, int, int] | None = None  # delivered, released, discarded when close began
 
+    def __del__(self) -> None:
+        """Forgotten by the application (RA-25): a note for the keeper, which takes it up again and closes it. It takes no lock."""
+        if not self.closed and not self._session.closed:
+            self._session.keeper.note(self._close_forgotten)
+
+    def _close_forgotten(self) -> None:
+        self._closing = True
+        self._begin(True, None)
+        self._end()
+
     # -- receiving --------------------------------------------------------------------------------------------------
 
     def receive(self, timeout: float | None = None) -> Message | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from _thread import get_ident
 from collections.abc import Callable
 from types import TracebackType
@@ -66,7 +67,8 @@ class Session:
         self.bell = connection.clock.bell()
         self._connection = connection
         self._closing = False
-        self._consumers: tuple[MessageConsumer, ...] = ()  # replaced whole, on the keeper only
+        self._held: tuple[weakref.ref[MessageConsumer], ...] = ()  # replaced whole, on the keeper only
+        self._listening: tuple[MessageConsumer, ...] = ()  # these live on though the application forgot them
         self._producers: tuple[MessageProducer, ...] = ()
         self._lingering: tuple[tuple[Intake, Receiver], ...] = ()  # closed consumers whose messages are still to be settled
         self._to_end: tuple[MessageConsumer, ...] = ()  # closed by another consumer's listener: ended after that call
@@ -74,6 +76,18 @@ class Session:
         self.transport_session: TransportSession = connection.transport.open_session(
             transacted=False, deadline=self._request_deadline()
         )
+        self._complete = True
+
+    _complete = False  # nothing to close before it is
+
+    def __del__(self) -> None:
+        """Forgotten by the application (RA-25): a note for the keeper, which takes it up again and closes it. It takes no lock."""
+        if self._complete and not self.closed:
+            self.keeper.note(self._close_forgotten)
+
+    def _close_forgotten(self) -> None:
+        self._closing = True
+        self._end(None)
 
     # -- the one thread ---------------------------------------------------------------------------------------------
 
@@ -111,8 +125,8 @@ class Session:
 
     @property
     def consumers(self) -> tuple[MessageConsumer, ...]:
-        """Those that are open; for the dispatcher."""
-        return self._consumers
+        """Those that are open and not forgotten by the application (RA-25)."""
+        return tuple(consumer for held in self._held if (consumer := held()) is not None)
 
     @property
     def failed(self) -> bool:
@@ -210,7 +224,7 @@ class Session:
             decision,
             records_hand_over=self.capabilities.records_hand_over,
         )
-        self._consumers = (*self._consumers, consumer)
+        self._held = (*self._held, weakref.ref(consumer))
         if self._connection.failure is not None:
             intake.closed(self._connection.failure)
         elif self.started:
@@ -292,7 +306,7 @@ class Session:
         self._enter(me)
         self.inside = me
         try:
-            for consumer in self._consumers:
+            for consumer in self.consumers:
                 consumer.undo_struck()
             arrivals = self.unacknowledged.all()
             settle_by_receiver(arrivals, outcome)
@@ -316,7 +330,7 @@ class Session:
     def _recover(self) -> None:
         """Unread messages go back first, so that they come after the ones that are older."""
         delay = self.redelivery_delay if self.capabilities.delayed_release else 0.0
-        consumers = self._consumers
+        consumers = self.consumers
         for consumer in consumers:
             consumer.undo_struck()
             consumer.flush_gathered()
@@ -347,7 +361,8 @@ class Session:
 
     def listeners_changed(self) -> None:
         """A listener was set or ended, or the connection started or stopped: who owns the session now?"""
-        wanted = any(consumer.listening for consumer in self._consumers)
+        self._listening = tuple(consumer for consumer in self.consumers if consumer.listening)
+        wanted = bool(self._listening)
         if wanted and self._dispatcher is None:
             self.keeper.call(self._start_dispatcher)
         dispatcher = self._dispatcher
@@ -370,10 +385,11 @@ class Session:
 
     def consumer_closed(self, consumer: MessageConsumer) -> None:
         """It has given back what it had; its receiver stays while something of it is unsettled (IF-27)."""
-        self._consumers = tuple(one for one in self._consumers if one is not consumer)
+        self._held = tuple(held for held in self._held if held() not in (None, consumer))
+        self._listening = tuple(one for one in self._listening if one is not consumer)
         self._lingering = (*self._lingering, (consumer.intake, consumer.receiver))
         self.settle_lingering()
-        self.owner = self.owner if any(one.listening for one in self._consumers) else 0
+        self.owner = self.owner if any(one.listening for one in self.consumers) else 0
 
     def settle_lingering(self) -> None:
         """Detach the receivers that nothing needs any more. On the keeper or the dispatcher."""
@@ -415,12 +431,12 @@ class Session:
         self._closing = True
         if self.inside == me:
             self.keeper.note(lambda: self.in_thread(lambda: self.close(timeout)))
-            for consumer in self._consumers:
+            for consumer in self.consumers:
                 consumer.note_closing()
             return
         deadline = self.clock.deadline(timeout)
         late: CloseTimeout | None = None
-        for consumer in self._consumers:
+        for consumer in self.consumers:
             try:
                 consumer.close(timeout=self.clock.left(deadline))
             except CloseTimeout as error:
@@ -456,14 +472,14 @@ class Session:
 
     def start(self) -> None:
         """The connection started: for the connection."""
-        for consumer in self._consumers:
+        for consumer in self.consumers:
             if not consumer.quiesced:
                 consumer.intake.start()
         self.listeners_changed()
 
     def stop(self, deadline: float | None) -> None:
         """The connection stopped: fetch nothing, wait for the running listener (JM 6.1.4). For the connection."""
-        for consumer in self._consumers:
+        for consumer in self.consumers:
             consumer.intake.stop()
         self.owner = 0
         self.bell.ring()
@@ -476,13 +492,13 @@ class Session:
 
     def lost(self, error: Exception) -> None:
         """The connection is gone for good: for the connection."""
-        for consumer in self._consumers:
+        for consumer in self.consumers:
             consumer.intake.closed(error)
         self.bell.ring()
 
     def retry_in_hand(self) -> None:
         """An exception leaves the `with` block of the session or the connection (IF-39)."""
-        for consumer in self._consumers:
+        for consumer in self.consumers:
             consumer.retry_in_hand()
 
     def __enter__(self) -> Session:
