@@ -25,13 +25,19 @@ LEDGER = FOLDER / "ledger.db"
 _local = threading.local()
 
 
+def prepare_ledger() -> None:
+    """Once, before any handler runs: turning on the write-ahead log needs the file for itself."""
+    connection = sqlite3.connect(LEDGER, timeout=10, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("CREATE TABLE IF NOT EXISTS announcements (departure TEXT, at REAL)")
+    connection.close()
+
+
 def ledger() -> sqlite3.Connection:
     """This thread's connection to the ledger."""
     connection: sqlite3.Connection | None = getattr(_local, "connection", None)
     if connection is None:
         connection = _local.connection = sqlite3.connect(LEDGER, timeout=10, isolation_level=None)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("CREATE TABLE IF NOT EXISTS announcements (departure TEXT, at REAL)")
     return connection
 
 
@@ -72,4 +78,5 @@ def journal(path: Path) -> None:
 
 
 if "DEPARTURES_DIR" in os.environ:
+    prepare_ledger()
     journal(FOLDER / "journal.jsonl")

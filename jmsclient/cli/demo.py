@@ -35,6 +35,7 @@ KILLS = 3
 REPEATED_SHARE = 3  # the unreliable gateway sends every third departure again
 QUEUE = "queue:///departures"
 TRIGGER = "queue:///departures"
+ERRORS = "queue:///DLQ"
 TIME_LIMIT = 300.0
 
 
@@ -53,6 +54,7 @@ class Books:
     twice: int
     lost: int
     left_on_queue: int
+    dead_lettered: int
     kills: int
 
     @property
@@ -157,10 +159,10 @@ def run_until_finished(folder: Path, history_url: str, history: DocumentHistory,
     return kills
 
 
-def left_on_queue(store: Path) -> int:
+def left_on(store: Path, queue: str) -> int:
     """Messages that nobody took: there must be none."""
     with connect(f"embedded:departures?store={store}") as connection:
-        consumer = connection.create_session().create_consumer(QUEUE)
+        consumer = connection.create_session().create_consumer(queue)
         left = 0
         while consumer.receive_no_wait() is not None:
             left += 1
@@ -175,7 +177,7 @@ def balance(folder: Path, history: DocumentHistory, rows: list[dict[str, str]], 
         entry = json.loads(line)
         events[entry["event"] + (f":{entry['answer']}" if entry["answer"] else "")] += 1
     parked = {one.id for one in history.in_doubt(TRIGGER)}
-    left = left_on_queue(folder / "shop.db")
+    left, dead = (left_on(folder / "shop.db", queue) for queue in (QUEUE, ERRORS))
     ids = [departure_id(row) for row in rows]
     return Books(
         departures=len(rows),
@@ -189,6 +191,7 @@ def balance(folder: Path, history: DocumentHistory, rows: list[dict[str, str]], 
         twice=sum(1 for number in announced.values() if number > 1),
         lost=sum(1 for id in ids if not announced[id] and id not in parked),  # noqa: A001
         left_on_queue=left,
+        dead_lettered=dead,
         kills=kills,
     )
 
@@ -211,6 +214,7 @@ def show(books: Books, seconds: float) -> None:
         ("announced twice", books.twice),
         ("lost (neither announced nor parked)", books.lost),
         ("left on the queue", books.left_on_queue),
+        ("on the error destination", books.dead_lettered),
     ]
     for name, number in rows:
         table.add_row(name, str(number))

@@ -143,8 +143,11 @@ class Pipeline:
 
     def stop(self, deadline: float | None) -> None:
         """Begin to stop: no new handler starts (but for taken messages under DELIVER_ALL); running ones have until `deadline`
-        (monotonic; None: no limit). May be called again with an earlier deadline, also from a signal handler."""
-        self._stop_deadline = deadline
+        (monotonic; None: no limit). May be called again, also from a signal
+        handler; the earliest deadline holds."""
+        earlier = self._stop_deadline
+        if earlier is None or (deadline is not None and deadline < earlier):
+            self._stop_deadline = deadline
         self._stopping = True
         self._bell.ring()
 

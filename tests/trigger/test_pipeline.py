@@ -481,3 +481,21 @@ def test_bad_handlers_and_destinations_are_refused_when_declared(backend: Script
         worker.trigger("queue:///orders?color=red")
     with pytest.raises(ConfigurationError, match="no trigger"):
         worker.start()
+
+
+def test_o02_a_second_request_shortens_the_grace_and_nothing_lengthens_it(backend: ScriptedBackend) -> None:
+    started, go_on = threading.Event(), threading.Event()
+    worker = Worker(backend.url)
+
+    @worker.trigger(Q)
+    def book(body: str) -> None:
+        started.set()
+        go_on.wait(10)
+
+    worker.start()
+    backend.deliver(Q, "1")
+    assert started.wait(10)
+    worker.request_stop(0.0)
+    report = worker.stop(60.0)  # the drain was ended already: it does not wait for the handler
+    go_on.set()
+    assert report.triggers[0].unfinished == 1
