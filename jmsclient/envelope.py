@@ -18,6 +18,7 @@ from jmsclient.message import Body, Content, MessageKind, PropertyValue
 FORMAT = 1
 _PREFIX = struct.Struct(">2sBI")
 _MAGIC = b"JM"
+_header_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # made once: json.dumps makes one a call
 _HEADERS = (
     "destination",
     "persistent",
@@ -33,6 +34,8 @@ _HEADERS = (
 
 def encode(content: Content) -> bytes:
     """One message as bytes. Raises MessageFormatError where the body cannot be encoded."""
+    if isinstance(content, EnvelopeContent):
+        return content.envelope
     headers = {name: value for name in _HEADERS if (value := content.header(name)) is not None}
     header: dict[str, Any] = {
         "id": content.message_id,
@@ -44,7 +47,7 @@ def encode(content: Content) -> bytes:
     if body is None:
         header["null"] = True
     try:
-        head = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        head = _header_json(header).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError) as error:
         raise MessageFormatError(f"the headers of this message cannot be encoded: {error}") from error
     return _PREFIX.pack(_MAGIC, FORMAT, len(head)) + head + encode_body(body)
