@@ -188,6 +188,21 @@ class Buffer:
         self._set_mark()
         return gone
 
+    def aged(self, now: float, least: float) -> dict[int, float]:
+        """Seconds that each message at the head has waited which waited at least `least`, by identity (RA-11). By batches; where
+        messages left from the middle, some are found later than they could be, never earlier."""
+        waiting = tuple(self.queue)
+        found: dict[int, float] = {}
+        position = 0
+        for last, at in tuple(self._arrived):
+            if now - at < least:
+                break
+            end = len(waiting) - (self.fetched - last)
+            for arrival in waiting[position : max(position, end)]:
+                found[id(arrival)] = now - at
+            position = max(position, end)
+        return found
+
     def forget(self, arrivals: Iterable[Arrival]) -> tuple[int, int]:
         """These are settled now: how many of them were out, and how many of those nobody had seen."""
         known = unseen = 0

@@ -64,6 +64,8 @@ class Intake:
         self.queue = self.buffer.queue
         self.unsure = False
         self.closed_error: Exception | None = None
+        self.idle = False
+        """Demand was taken back because the application took nothing (RA-13); until it asks again."""
         self.ended = False
         """No message will arrive any more: closed by us, by the peer, or lost."""
         self._takes = takes
@@ -73,7 +75,7 @@ class Intake:
         self._on_closed = on_closed
         self._receiver: Receiver | None = None
         self._running = False
-        self._draining = False
+        self._draining = 0  # drains that run: a receive's and the keeper's may overlap
         self._lock = (
             threading.Lock()
         )  # guards the buffer's figures and all but the left end of its queue; no call goes out under it
@@ -100,7 +102,7 @@ class Intake:
         self._running = False
 
     def _may_ask(self) -> bool:
-        return self._running and not self._draining and not self.ended
+        return self._running and not self._draining and not self.ended and not self.idle
 
     def top_up(self) -> None:
         """Request what the window has room for, if the refill share is reached (RA-10)."""
@@ -114,6 +116,41 @@ class Intake:
         except BaseException:
             self.unsure = True
             raise
+
+    def asked(self) -> None:
+        """The application asks for messages: demand again, if it was taken back (RA-13), and the window."""
+        self.idle = False
+        self.top_up()
+
+    def give_back_idle(self, deadline: float | None) -> int | None:
+        """The application takes nothing: take demand back and release what is kept, its count unchanged; taken ones stay
+        (RA-13). How many went back; None where nothing waits. On the keeper. Raises as `drain`."""
+        if not self.queue or self.idle or self.ended:
+            return None
+        self.idle = True
+        try:
+            self.drain(deadline)
+        finally:
+            released = self.release_buffered()
+            self.top_up()  # asked for meanwhile
+            self._on_arrival()
+        return released
+
+    def purge(self, age: float, *, releasable: bool) -> list[tuple[Arrival, float, bool]]:
+        """Take out what has waited `age` seconds or longer: taken ones are dropped, kept ones released where the provider can do
+        that without counting it; with the seconds that each has waited and whether it was
+        kept (RA-11). Asks for nothing: the next receive does."""
+        now = self._clock.monotonic()
+        with self._lock:
+            ages = self.buffer.aged(now, age)
+            if not ages:
+                return []
+            gone = self.buffer.remove(lambda arrival: id(arrival) in ages and (arrival.settled or releasable))
+            self.buffer.purged += len(gone)
+        purged = [(arrival, ages[id(arrival)], not arrival.settled) for arrival in gone]
+        _settle([arrival for arrival, _, kept in purged if kept], RELEASE)
+        self._on_arrival()
+        return purged
 
     def want_one(self) -> None:
         """Demand for one message, while a receive waits or a listener is idle, where there is no window (IF-17)."""
@@ -137,7 +174,8 @@ class Intake:
         if receiver is None or self.ended:
             return True
         try:
-            self._draining = True
+            with self._lock:
+                self._draining += 1
             self.unsure = True
             receiver.drain(deadline)
             with self._lock:
@@ -147,7 +185,8 @@ class Intake:
             self.unsure = False
             return False
         finally:
-            self._draining = False
+            with self._lock:
+                self._draining -= 1
         if self.buffer.window:
             self.top_up()
         return True

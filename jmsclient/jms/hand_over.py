@@ -100,7 +100,7 @@ class HandOver:
                     arrival.receiver.handing_over((arrival,))
                 arrival.handed_over = True
             if len(queue) <= self._buffer.mark:
-                self.intake.top_up()
+                self.intake.asked()
             if self._pending is not None:
                 return arrival
 
@@ -155,6 +155,8 @@ class HandOver:
                 session.keeper.shielded(self._drain)
             if started and windowless:
                 intake.want_one()
+            elif started and not self._quiesced:
+                intake.asked()
             if started and self._queue:
                 return True
             left = self._clock.left(deadline)
@@ -207,6 +209,8 @@ class HandOver:
             self._drain()
         if not self._buffer.window and not self._closing:
             self.intake.want_one()
+        elif not self._closing and not self._quiesced:
+            self.intake.asked()
         self.flush_gathered()
         return bool(self._queue)
 

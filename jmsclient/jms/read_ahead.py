@@ -103,6 +103,9 @@ class ReadAhead:
 
     @property
     def status(self) -> ReadAheadStatus:
+        """BACKLOG while taken messages wait for an application that takes nothing (RA-13)."""
+        if self._intake.idle and self._decision.used and self._intake.counters.buffered_taken:
+            return ReadAheadStatus.BACKLOG
         return self._decision.status
 
     @property
@@ -112,6 +115,8 @@ class ReadAhead:
     def explain(self) -> str:
         """Who decided it and why, in one sentence (RA-4)."""
         used = "Read ahead is used" if self._decision.used else f"Read ahead is not used ({self.status.name})"
+        if self.status is ReadAheadStatus.BACKLOG:
+            used = "Read ahead is used, and its messages wait for an application that takes none (BACKLOG)"
         return f"{used}: the {self._decision.decided_by} decided, for {self._decision.reason}."
 
     @property

@@ -28,6 +28,7 @@ from jmsclient.jms.dispatcher import dispatch_until_closed
 from jmsclient.jms.hand_over import HandOver, MessageListener
 from jmsclient.jms.producer import MessageProducer
 from jmsclient.jms.read_ahead import ReadAheadDecision, decide
+from jmsclient.jms.sweep import Sweep
 from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead, count, seconds
 from jmsclient.selector import compile_selector
@@ -225,6 +226,7 @@ class Session:
             records_hand_over=self.capabilities.records_hand_over,
         )
         self._held = (*self._held, weakref.ref(consumer))
+        Sweep(consumer, self, options).plan()
         if self._connection.failure is not None:
             intake.closed(self._connection.failure)
         elif self.started:

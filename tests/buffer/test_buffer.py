@@ -209,3 +209,19 @@ class BufferMachine(RuleBasedStateMachine):
 
 
 TestBufferMachine = BufferMachine.TestCase
+
+
+def test_ra11_aged_names_the_head_that_waited_long_enough() -> None:
+    """RA-11: by batches, with the age of each; messages that left from the middle never make another look older."""
+    one = buffer()
+    one.plan()
+    first, second, third = [[arrival(number), arrival(number + 1)] for number in (1, 3, 5)]
+    for at, batch in ((10.0, first), (20.0, second), (30.0, third)):
+        one.add(batch, at)
+    assert one.aged(40.0, 31.0) == {}
+    assert one.aged(40.0, 20.0) == {id(each): 30.0 for each in first} | {id(each): 20.0 for each in second}
+    one.queue.popleft()
+    assert one.aged(40.0, 30.0) == {id(first[1]): 30.0}
+    one.remove(lambda each: each is second[0])
+    assert set(one.aged(40.0, 20.0)) <= {id(first[1]), id(second[1])}
+    assert len(one.aged(40.0, 10.0)) == 4
