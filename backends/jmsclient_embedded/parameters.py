@@ -10,15 +10,18 @@ from jmsclient.errors import ConfigurationError
 from jmsclient.options import DefaultReadAhead
 from jmsclient_embedded.queue import QueueSettings
 
-ALLOWED = ("store", "redelivery_limit", "default_read_ahead")
+ALLOWED = ("store", "redelivery_limit", "default_read_ahead", "private")
+_YES_NO = {"yes": True, "no": False}
 _READ_AHEAD = {one.value: one for one in DefaultReadAhead if one is not DefaultReadAhead.UNKNOWN}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerParameters:
-    """`store`: the absolute path of the store file, None: in memory; `defaults`: of queues made on first use."""
+    """`store`: the absolute path of the store file, None: in memory; `defaults`: of queues made on first use; `private`: it ends
+    with its last connection although it is in memory, as a test's broker should."""
 
     store: Path | None = None
+    private: bool = False
     defaults: QueueSettings = field(default_factory=QueueSettings)
 
 
@@ -32,11 +35,19 @@ def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
         raise ConfigurationError("store='': expected the path of a file, such as embedded:?store=shop.db")
     return BrokerParameters(
         store=None if store is None else Path(store).absolute(),
+        private=_private(parameters.get("private", "no")),
         defaults=QueueSettings(
             redelivery_limit=_limit(parameters.get("redelivery_limit", "-1")),
             default_read_ahead=_read_ahead(parameters.get("default_read_ahead", "no")),
         ),
     )
+
+
+def _private(text: str) -> bool:
+    found = _YES_NO.get(text.lower())
+    if found is None:
+        raise ConfigurationError(f"private={text!r}: expected yes or no")
+    return found
 
 
 def _limit(text: str) -> int:

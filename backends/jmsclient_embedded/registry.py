@@ -66,12 +66,13 @@ def _get(key: _Key, name: str, wanted: BrokerParameters, *, given: bool) -> Brok
 
 
 def release_broker(broker: Broker, deadline: float | None = None) -> None:
-    """One user less; without any, a broker with a store ends and lets go of its file."""
+    """One user less; without any, a private broker ends, and one with a store, which lets go of its file."""
     with _lock:
         if broker not in _users:
             return
         _users[broker] -= 1
-        if _users[broker] > 0 or broker.store is None:
+        lives_on = broker.store is None and not _parameters[broker].private
+        if _users[broker] > 0 or lives_on:
             return
         key = _forget(broker)
         _ending[key] = broker

@@ -53,7 +53,7 @@ class TestBroker:
     __test__ = False  # pytest would take it for a test, by its name
 
     def __init__(self, worker: Startable | None = None, *, url: str | None = None, request_timeout: float = 30.0) -> None:
-        self.url = url or f"embedded:test-{secrets.token_hex(8)}"
+        self.url = url or f"embedded:test-{secrets.token_hex(8)}?private=yes"
         self._worker = worker
         self._workers_url: str | None = None
         self._request_timeout = checked_timeout(request_timeout, "request_timeout")

@@ -16,7 +16,7 @@ from jmsclient.options import DefaultReadAhead
 from jmsclient.testing.manual_clock import ManualClock
 from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, RETRY_ELSEWHERE, Arrival, Outcome, ReceiverSpec, Verb
 from jmsclient_embedded.invariants import check
-from jmsclient_embedded.registry import open_broker
+from jmsclient_embedded.registry import open_broker, release_broker
 from jmsclient_embedded.transport import simulate_connection_loss
 
 from .conftest import PATIENCE, Client, Connect, content, hand, in_thread
@@ -460,3 +460,17 @@ def test_bodies_in_memory_are_the_senders_own_object(client: Client) -> None:
     message = content("a" * 1000, persistent=False)
     client.send(message)
     assert client.take(1)[1][0].content is message
+
+
+def test_a_private_broker_ends_with_its_last_connection() -> None:
+    def threads() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if "just-for-this" in thread.name]
+
+    first = open_broker("just-for-this", {"private": "yes"})
+    assert open_broker("just-for-this") is first
+    release_broker(first)
+    assert threads()
+    release_broker(first)
+    assert not threads()
+    with pytest.raises(ConfigurationError, match="private='maybe': expected yes or no"):
+        open_broker("just-for-this", {"private": "maybe"})
