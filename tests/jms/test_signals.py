@@ -72,11 +72,19 @@ def acknowledge_some(session: Session, consumer: Any, box: Box) -> None:
         session.acknowledge()
 
 
+def acknowledge_one(session: Session, consumer: Any, box: Box) -> None:
+    receive_one(session, consumer, box)
+    if box.message is not None:
+        box.message.acknowledge()
+
+
 CASES = [
     ("receive", AcknowledgeMode.AUTO, receive_one, 10),
     ("receive_without_window", AcknowledgeMode.AUTO, receive_one, 0),
     ("iterate", AcknowledgeMode.AUTO, iterate_some, 10),
     ("acknowledge", AcknowledgeMode.CLIENT, acknowledge_some, 10),
+    ("gather", AcknowledgeMode.DUPS_OK, receive_one, 10),
+    ("acknowledge_one", AcknowledgeMode.INDIVIDUAL, acknowledge_one, 10),
 ]
 
 
