@@ -58,6 +58,8 @@ class MessageConsumer(HandOver):
             self._session.keeper.note(self._close_forgotten)
 
     def _close_forgotten(self) -> None:
+        # Nobody said whether the loop ended well or an exception left it: what it had in hand comes again, and its count says so.
+        self.retry_in_hand()
         self._closing = True
         self._begin(True, None)
         self._end()

@@ -87,6 +87,7 @@ class Session:
             self.keeper.note(self._close_forgotten)
 
     def _close_forgotten(self) -> None:
+        self.retry_in_hand()
         self._closing = True
         self._end(None)
 
