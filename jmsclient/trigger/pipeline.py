@@ -143,8 +143,7 @@ class Pipeline:
 
     def stop(self, deadline: float | None) -> None:
         """Begin to stop: no new handler starts (but for taken messages under DELIVER_ALL); running ones have until `deadline`
-        (monotonic; None: no limit). May be called again, also from a signal
-        handler; the earliest deadline holds."""
+        (monotonic; None: no limit). May be called again, also from a signal handler; the earliest deadline holds."""
         earlier = self._stop_deadline
         if earlier is None or (deadline is not None and deadline < earlier):
             self._stop_deadline = deadline
@@ -232,16 +231,15 @@ class Pipeline:
             due.append(self._stop_deadline)
         return max(0.0, min(due) - self._clock.monotonic()) if due else None
 
-    # -- taking ----------------------------------------------------------------------------------------
+    # -- taking -----------------------------------------------------------------------------------------------------
 
     def _take(self, now: float) -> None:
         """As many messages as handlers are free: held ones that are due first, then the buffer's."""
-        if self._suspension and not self._desk.stopping:  # a stop still runs what was taken
+        if self._withheld():
             return
         free = self._free()
         arrivals = self._held.take(now, free)
-        behind_head = self.declaration.serial and len(self._held) > 0
-        if free > len(arrivals) and not behind_head:
+        if free > len(arrivals) and not self._behind_head():
             arrivals += self._intake.take(free - len(arrivals))
         for arrival in arrivals:
             if self._desk.stopping and not arrival.settled:  # it came although demand was taken back
@@ -256,11 +254,17 @@ class Pipeline:
             capacity -= len(self._retries.waiting())  # it keeps its order while one waits
         return capacity - self._busy - len(self._ready) - len(self._claiming)
 
+    def _withheld(self) -> bool:
+        """Nothing is taken while suspended; a stop still runs what was taken ahead."""
+        return bool(self._suspension) and not self._desk.stopping
+
+    def _behind_head(self) -> bool:
+        """A serial trigger waits behind the message it holds (TR-67)."""
+        return self.declaration.serial and len(self._held) > 0
+
     def _could_take(self) -> bool:
         """Another turn would take a message: what this turn took was settled without a handler."""
-        behind_head = self.declaration.serial and len(self._held) > 0
-        withheld = bool(self._suspension) and not self._desk.stopping
-        return not withheld and not behind_head and self._intake.buffered > 0 and self._free() > 0
+        return not self._withheld() and not self._behind_head() and self._intake.buffered > 0 and self._free() > 0
 
     def _suspend(self, why: str) -> None:
         self._suspension.begin(RETRY_FAILURE, f"retries are used up ({why})")

@@ -1,4 +1,7 @@
-"""The broker through its transport, in memory: owners, counts, error destination, times, turns, threads."""
+"""The broker through its transport, in memory: owners, counts, error destination, times, turns, threads.
+
+Among others: IF-5, IF-10, IF-13.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the pure transitions say beyond what a store can be brought to: a store that lost what it knew (TR-53)."""
+"""What the pure transitions say beyond what a store can be brought to: a store that lost what it knew (TR-53).
+
+Among others: TR-41.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Listeners and their close (P06; RA-16, RA-18 to RA-20, RA-22, RA-24, IF-12, IF-36)."""
+"""Listeners and their close (P06; RA-16, RA-18 to RA-20, RA-22, RA-24, IF-12, IF-36).
+
+Among others: RA-19.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""receive and iteration: waiting, order, windows, time-outs (P02 to P04, P07; RA-6, RA-23, RA-26, IF-1, IF-4, IF-16, IF-39)."""
+"""receive and iteration: waiting, order, windows, time-outs (P02 to P04, P07; RA-6, RA-23, RA-26, IF-1, IF-4, IF-16, IF-39).
+
+Among others: RA-17, P03.
+"""
 
 from __future__ import annotations
 

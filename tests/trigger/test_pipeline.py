@@ -499,3 +499,25 @@ def test_o02_a_second_request_shortens_the_grace_and_nothing_lengthens_it(backen
     report = worker.stop(60.0)  # the drain was ended already: it does not wait for the handler
     go_on.set()
     assert report.triggers[0].unfinished == 1
+
+
+def test_tr58_beyond_the_delivery_limit_a_message_is_dead_lettered_unrun_and_a_duplicate_stays_one(
+    backend: ScriptedBackend, history: DocumentHistory, until: Until
+) -> None:
+    """TR-58."""
+    claim = history.claim(Q, "done", source="uuid")
+    history.complete(Q, "done", source="uuid", token=claim.token)
+    ran: list[str] = []
+    worker = Worker(backend.url, history=history)
+
+    @worker.trigger(Q, max_deliveries=2)
+    def book(body: str) -> None:
+        ran.append(body)
+
+    with worker:
+        backend.deliver(Q, [Message("limit", properties={"uuid": "limit"})], delivery_count=2)
+        backend.deliver(Q, [Message("beyond", properties={"uuid": "beyond"})], delivery_count=3)
+        backend.deliver(Q, [Message("done", properties={"uuid": "done"})], delivery_count=3)
+        until(lambda: len(backend.settlements) == 3)
+    assert ran == ["limit"]
+    assert verbs(backend) == [Verb.ACCEPT, Verb.DEAD_LETTER, Verb.ACCEPT]
