@@ -221,6 +221,12 @@ class Intake:
         self._on_closed(error)
         self._on_arrival()
 
+    def recall(self) -> None:
+        """See `Sink`: what is kept and buffered goes back; the window is asked for again, so that it comes when it may."""
+        self.release_buffered()
+        self.top_up()
+        self._on_arrival()
+
     # -- taking, for the thread that uses it ------------------------------------------------------------------------
 
     def take(self, limit: int) -> list[Arrival]:

@@ -15,7 +15,6 @@ from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
@@ -24,6 +23,7 @@ from jmsclient.jms.keeper import Keeper
 from jmsclient.jms.outgoing import MessageIds
 from jmsclient.jms.session import Session
 from jmsclient.options import AcknowledgeMode, ConnectionOptions, seconds
+from jmsclient.transport.administration import Administration
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import Endpoint, Transport
 from jmsclient.transport.registry import find_backend, parse_url
@@ -131,8 +131,8 @@ class Connection:
         return ConnectionMetadata(provider_name=peer.product, provider_version=peer.version)
 
     @property
-    def administration(self) -> Any:
-        """The provider's administration. Raises UnsupportedFeatureError where it offers none."""
+    def administration(self) -> Administration:
+        """Destinations, statistics, pauses and messages of the provider. Raises UnsupportedFeatureError where it offers none."""
         self._check_open()
         return self.transport.administration()
 

@@ -188,3 +188,6 @@ class _Basket:
 
     def closed(self, error: Exception | None) -> None:
         self.bell.ring()
+
+    def recall(self) -> None:
+        """It holds messages for one call only."""

@@ -85,6 +85,9 @@ class RecordingSink:
             except RuntimeError:  # the overlapping call, noted above, has released it
                 pass
 
+    def recall(self) -> None:
+        """What this sink holds, it settles by itself."""
+
     def closed(self, error: Exception | None) -> None:
         self.closings.append(error)
 

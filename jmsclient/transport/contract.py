@@ -17,13 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination
 from jmsclient.errors import UnsupportedFeatureError
 from jmsclient.message import Content, PlainContent, PropertyValue
 from jmsclient.transport.capabilities import Capabilities
+
+if TYPE_CHECKING:
+    from jmsclient.transport.administration import Administration
 
 # -- what comes down: outcomes -----------------------------------------------------------------------------------------
 
@@ -126,6 +129,10 @@ class Sink(Protocol):
 
     def closed(self, error: Exception | None) -> None:
         """The receiver was closed by the peer (or refused while reopened). Called once, after the last `delivered`."""
+
+    def recall(self) -> None:
+        """The provider wants back what the application has not seen (a consumption pause, IF-20): release what is kept and
+        buffered; demand stays. Any thread, under no lock. Never raises."""
 
 
 class TransportListener(Protocol):
@@ -278,7 +285,7 @@ class Transport(ABC):
     @abstractmethod
     def open_session(self, *, transacted: bool, deadline: float | None) -> TransportSession: ...
 
-    def administration(self) -> Any:
+    def administration(self) -> Administration:
         raise UnsupportedFeatureError("this provider offers no administration")
 
     @abstractmethod

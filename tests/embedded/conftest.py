@@ -47,6 +47,9 @@ class RecordingSink:
         if self._on_batch is not None:
             self._on_batch(batch)
 
+    def recall(self) -> None:
+        """What this sink holds, it settles by itself."""
+
     def closed(self, error: Exception | None) -> None:
         raise AssertionError(f"the embedded broker closes no receiver by itself: {error}")
 

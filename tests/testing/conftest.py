@@ -23,6 +23,9 @@ class Recorder:
     def delivered(self, batch: list[Arrival]) -> None:
         self.arrivals.extend(batch)
 
+    def recall(self) -> None:
+        """What this sink holds, it settles by itself."""
+
     def closed(self, error: Exception | None) -> None:
         self.closings.append(error)
 

@@ -209,6 +209,9 @@ class _Nobody:
     def delivered(self, batch: list[Any]) -> None:
         self.arrivals.extend(batch)
 
+    def recall(self) -> None:
+        """What this sink holds, it settles by itself."""
+
     def closed(self, error: Exception | None) -> None:
         raise AssertionError(error)
 
