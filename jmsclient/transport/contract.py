@@ -167,7 +167,11 @@ SubscriptionKind = Literal["queue", "topic", "durable", "shared", "shared_durabl
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReceiverSpec:
-    """What a receiver is to be; enough to open it again after a reconnect."""
+    """What a receiver is to be; enough to open it again after a reconnect.
+
+    `browse` looks at the messages of a queue that a consumer could take: its arrivals are settled from the beginning, hold
+    nothing and change no count; when a drain returns, all that was visible when it began has arrived. `name` is the
+    subscription's (durable, shared, shared_durable)."""
 
     destination: Destination
     selector: str | None = None
@@ -259,21 +263,36 @@ class TransportSession(ABC):
         """Return when every settlement handed over so far is as safe as this provider makes it (see decision 0002)."""
 
     def commit(self, deadline: float | None) -> None:
+        """Make what was sent and accepted since the last commit or rollback true, all of it. Raises TransactionRolledBackError
+        where none of it is (the link was lost before the commit was written), TransactionInDoubtError where that is not known.
+        Whatever happens, the next transaction starts empty (IF-28)."""
         raise UnsupportedFeatureError("this provider has no transactions")
 
     def rollback(self, *, redelivery_delay: float, deadline: float | None) -> None:
+        """Undo it: what was sent is gone, what was accepted is back in its place, counted (T14), after `redelivery_delay` seconds
+        (only given where `delayed_release` is declared). What was not accepted stays as it is. The next transaction starts empty.
+        The receivers keep their demand; the core has drained them before."""
         raise UnsupportedFeatureError("this provider has no transactions")
 
     def unsubscribe(self, name: str, deadline: float | None) -> None:
+        """Delete a durable subscription with all that waits in it. Raises IllegalStateError while a receiver is open on it,
+        InvalidDestinationError where there is none of that name."""
         raise UnsupportedFeatureError("this provider has no durable subscriptions")
 
     def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
+        """A destination that lives until `delete_temporary` or the end of the connection; only receivers of this connection may be
+        opened on it (others: InvalidDestinationError), anybody may send to it."""
+        raise UnsupportedFeatureError("this provider has no temporary destinations")
+
+    def delete_temporary(self, destination: Destination, deadline: float | None) -> None:
+        """Delete it with all that waits in it. Raises IllegalStateError while a receiver is open on it; one that is gone already is
+        ignored."""
         raise UnsupportedFeatureError("this provider has no temporary destinations")
 
     @abstractmethod
     def close(self, deadline: float | None) -> None:
-        """Close all its receivers and senders; what is unsettled goes back: handed over ones counted, others not. No
-        message names it afterwards (IF-9). Idempotent."""
+        """Close all its receivers and senders; what is unsettled goes back: handed over ones counted, others not; an open
+        transaction is rolled back. Neither is delayed (IF-14). No message names it afterwards (IF-9). Idempotent."""
 
 
 class Transport(ABC):
