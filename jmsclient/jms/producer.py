@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from _thread import get_ident
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from jmsclient.destination import Destination, parse_destination
+from jmsclient.destination import Destination, Queue, parse_destination
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
-from jmsclient.jms.outgoing import checked_priority, outgoing, outgoing_body
-from jmsclient.message import Body, Message, PlainContent, PropertyValue
+from jmsclient.jms.outgoing import Sending, contents
+from jmsclient.message import Body, Message, PlainContent, PropertyValue, checked_properties
 from jmsclient.options import seconds
-from jmsclient.transport.contract import Sender
+from jmsclient.transport.contract import Receipt, Sender
 
 if TYPE_CHECKING:
     from jmsclient.jms.session import Session
 
 SEND_BATCH = 256
 """Messages that `send_many` has under way at once, so that an endless iterable does not fill the memory."""
+_ANYWHERE = Queue("anywhere")
 
 
 class MessageProducer:
@@ -40,21 +42,43 @@ class MessageProducer:
         send_timeout: float | None,
     ) -> None:
         self.destination = destination
-        self.persistent = persistent
-        self.priority = checked_priority(priority)
-        seconds("time_to_live", time_to_live, none=True)
-        self.time_to_live = time_to_live
-        seconds("delivery_delay", delivery_delay)
-        self.delivery_delay = delivery_delay
         seconds("send_timeout", send_timeout, none=True)
         self.send_timeout = session.default_send_timeout if send_timeout is None else send_timeout
         self.closed = False
         self._session = session
         self._clock = session.clock
-        self._next_id = session.message_ids.next
+        self._ids = session.message_ids
         self._senders: dict[str, Sender] = {}
+        self._persistent = persistent
+        self._usual = Sending(  # what most sends use, checked once
+            destination or _ANYWHERE,
+            persistent=persistent,
+            priority=priority,
+            time_to_live=time_to_live,
+            delivery_delay=delivery_delay,
+        )
         if delivery_delay:
             self._check_delay()
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a message is persistent where neither the send nor the destination's flag says so."""
+        return self._persistent
+
+    @property
+    def priority(self) -> int:
+        """Of a message whose send does not say."""
+        return self._usual.priority
+
+    @property
+    def time_to_live(self) -> float | None:
+        """Seconds, of a message whose send does not say; None: for ever."""
+        return self._usual.time_to_live
+
+    @property
+    def delivery_delay(self) -> float:
+        """Seconds, of a message whose send does not say."""
+        return self._usual.delivery_delay
 
     def send(
         self,
@@ -76,22 +100,23 @@ class MessageProducer:
         Raises SendError, ResourceAllocationError (no room within `send_timeout`; nothing was sent), DestinationPausedError,
         MessageFormatError, ConfigurationError, IllegalStateError, ConnectionLostError.
         """
-        target = self._target(destination)
-        content = self._content(
-            body,
-            target,
-            properties=properties,
-            correlation_id=correlation_id,
-            reply_to=reply_to,
-            type=type,
-            persistent=persistent,
-            priority=priority,
-            time_to_live=time_to_live,
-            delivery_delay=delivery_delay,
-        )
-        message_id = self._send(target, [content])[0]
-        if isinstance(body, Message) and isinstance(body.content, PlainContent):
-            _mark_as_sent(body.content, content)
+        if destination is None and persistent is None and priority is None and time_to_live is None and delivery_delay is None:
+            sending = self._usual
+            if self.destination is None:
+                raise self._nowhere_error()
+        else:
+            sending = self._sending(self._target(destination), persistent, priority, time_to_live, delivery_delay)
+        extras = properties is not None or correlation_id is not None or reply_to is not None or type is not None
+        given = body
+        if extras and isinstance(body, Message):
+            body = _overridden(body, properties, correlation_id, reply_to, type)
+            extras = False
+        made = contents((body,), sending, self._ids, self._clock.wall())
+        if extras:
+            _add(made[0], properties, correlation_id, reply_to, type)
+        message_id = self._send(sending, made)[0].message_id
+        if isinstance(given, Message) and isinstance(given.content, PlainContent):
+            _mark_as_sent(given.content, made[0])
         return message_id
 
     def send_many(self, bodies: Iterable[Body | Message]) -> list[str]:
@@ -99,84 +124,50 @@ class MessageProducer:
 
         On SendError those before are sent; its ids are those of the part that failed.
         """
-        target = self._target(None)
+        if self.destination is None:
+            raise self._nowhere_error()
+        sending, rest = self._usual, iter(bodies)
         ids: list[str] = []
-        batch: list[PlainContent] = []
-        for body in bodies:
-            batch.append(self._content(body, target))
-            if len(batch) == SEND_BATCH:
-                ids += self._send(target, batch)
-                batch = []
-        if batch:
-            ids += self._send(target, batch)
+        while batch := list(islice(rest, SEND_BATCH)):
+            receipts = self._send(sending, contents(batch, sending, self._ids, self._clock.wall()))
+            ids += [receipt.message_id for receipt in receipts]
         return ids
 
     # -- making what is sent ----------------------------------------------------------------------------------------
 
     def _target(self, destination: str | Destination | None) -> Destination:
-        if destination is not None:
-            if self.destination is not None:
-                given = parse_destination(destination)
-                if given.address != self.destination.address:
-                    raise IllegalStateError(
-                        f"this producer sends to {self.destination.address}; to send to {given.address}, make another"
-                    )
-                return given
-            return parse_destination(destination)
-        if self.destination is None:
-            raise ConfigurationError("no destination: this producer was made without one, so each send names it")
-        return self.destination
+        if destination is None:
+            if self.destination is None:
+                raise self._nowhere_error()
+            return self.destination
+        given = parse_destination(destination)
+        if self.destination is not None and given.address != self.destination.address:
+            raise IllegalStateError(f"this producer sends to {self.destination.address}; to send to {given.address}, make another")
+        return given
 
-    def _content(
+    def _nowhere_error(self) -> ConfigurationError:
+        return ConfigurationError("no destination: this producer was made without one, so each send names it")
+
+    def _sending(
         self,
-        body: Body | Message,
         target: Destination,
-        *,
-        properties: Mapping[str, PropertyValue] | None = None,
-        correlation_id: str | None = None,
-        reply_to: str | Destination | None = None,
-        type: str | None = None,  # noqa: A002
-        persistent: bool | None = None,
-        priority: int | None = None,
-        time_to_live: float | None = None,
-        delivery_delay: float | None = None,
-    ) -> PlainContent:
-        delay = self.delivery_delay if delivery_delay is None else delivery_delay
-        persistent = self.persistent if persistent is None else persistent
-        priority = self.priority if priority is None else priority
-        time_to_live = self.time_to_live if time_to_live is None else time_to_live
-        now = self._clock.wall()
-        if not isinstance(body, Message):
-            content = outgoing_body(
-                body,
-                properties=properties,
-                correlation_id=correlation_id,
-                reply_to=reply_to,
-                type=type,
-                destination=target,
-                message_id=self._next_id(),
-                now=now,
-                persistent=persistent,
-                priority=priority,
-                time_to_live=time_to_live,
-                delivery_delay=delay,
-            )
-        else:
-            if properties or correlation_id is not None or reply_to is not None or type is not None:
-                body = _overridden(body, properties, correlation_id, reply_to, type)
-            content = outgoing(
-                body,
-                destination=target,
-                message_id=self._next_id(),
-                now=now,
-                persistent=persistent,
-                priority=priority,
-                time_to_live=time_to_live,
-                delivery_delay=delay,
-            )
-        if delay:
+        persistent: bool | None,
+        priority: int | None,
+        time_to_live: float | None,
+        delivery_delay: float | None,
+    ) -> Sending:
+        """What this send says, and where it says nothing, what the producer does."""
+        usual = self._usual
+        sending = Sending(
+            target,
+            persistent=self._persistent if persistent is None else persistent,
+            priority=usual.priority if priority is None else priority,
+            time_to_live=usual.time_to_live if time_to_live is None else time_to_live,
+            delivery_delay=usual.delivery_delay if delivery_delay is None else delivery_delay,
+        )
+        if sending.delivery_delay:
             self._check_delay()
-        return content
+        return sending
 
     def _check_delay(self) -> None:
         if not self._session.capabilities.delayed_delivery:
@@ -184,7 +175,7 @@ class MessageProducer:
 
     # -- handing it over --------------------------------------------------------------------------------------------
 
-    def _send(self, target: Destination, contents: list[PlainContent]) -> list[str]:
+    def _send(self, sending: Sending, made: list[PlainContent]) -> list[Receipt]:
         session = self._session
         me = get_ident()
         if self.closed:
@@ -196,15 +187,10 @@ class MessageProducer:
         try:
             if session.owner:
                 session.check_owner(me)
-            sender = self._senders.get(target.address) or self._open(target)
-            receipts = sender.send(
-                contents,
-                room_deadline=self._clock.deadline(self.send_timeout),
-                confirm_timeout=session.request_timeout,
-            )
+            sender = self._senders.get(sending.address) or self._open(sending.destination)
+            return sender.send(made, room_deadline=self._clock.deadline(self.send_timeout), confirm_timeout=session.request_timeout)
         finally:
             session.inside = 0
-        return [receipt.message_id for receipt in receipts]
 
     def _open(self, target: Destination) -> Sender:
         session = self._session
@@ -254,6 +240,20 @@ def _overridden(
         reply_to=old.header("reply_to") if reply_to is None else reply_to,
         type=old.header("type") if type is None else type,
     )
+
+
+def _add(
+    content: PlainContent,
+    properties: Mapping[str, PropertyValue] | None,
+    correlation_id: str | None,
+    reply_to: str | Destination | None,
+    type: str | None,  # noqa: A002
+) -> None:
+    """What the send says beside the body."""
+    content._properties = checked_properties(properties)
+    content.correlation_id = correlation_id
+    content.reply_to = None if reply_to is None else parse_destination(reply_to).address
+    content.type = type
 
 
 def _mark_as_sent(made: PlainContent, sent: PlainContent) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination
@@ -190,8 +190,7 @@ class Peer:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """The provider has the message as safely as it was asked to; `message_id` is the id it has there."""
 
     message_id: str
@@ -249,7 +248,8 @@ class Sender(ABC):
 
 
 class TransportSession(ABC):
-    """A group of receivers and senders; in a transacted session every settle and send joins its one transaction."""
+    """A group of receivers and senders; in a transacted session every send and every ACCEPT joins its one transaction. Other outcomes
+    take effect at once."""
 
     @abstractmethod
     def open_receiver(self, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> Receiver:
