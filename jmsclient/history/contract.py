@@ -13,11 +13,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from jmsclient.errors import LeaseLostError
-from jmsclient.history.entries import Claim, Command, Complete, Entry, Park, Release, Renew, Reply, State
+from jmsclient.errors import ConfigurationError, IllegalStateError, LeaseLostError
+from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
 
+if TYPE_CHECKING:
+    from jmsclient.trigger.decision import Status
+
+MANY = 1_000_000_000
 LONGEST_ID = 200
 """Bytes of an id that is stored as it is; longer ones are stored as `sha256:` and hex (TR-32)."""
 
@@ -48,7 +52,8 @@ class Claimed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParkedMessage:
-    """A message In Doubt, kept whole. `age` is seconds since it was parked; `envelope` is read with `jmsclient.envelope`."""
+    """A message In Doubt, kept whole. `age` is seconds since it was parked; `envelope` is read with `jmsclient.envelope`.
+    `decision` (`new` or `duplicate`, None: none yet) is what `decided_by` decided `decided` seconds ago."""
 
     trigger: str
     id: str
@@ -60,6 +65,9 @@ class ParkedMessage:
     owner: str | None
     attempt: int
     envelope: bytes
+    decision: str | None = None
+    decided_by: str | None = None
+    decided: float = 0.0
 
 
 class DocumentHistory(ABC):
@@ -82,7 +90,13 @@ class DocumentHistory(ABC):
 
     @abstractmethod
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
-        """The parked, undecided messages, oldest first, of one trigger or of all."""
+        """The parked, undecided messages, oldest first, of one trigger or of all. A decided one whose run was abandoned is
+        among them again."""
+
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
+        """Parked messages that a worker has to carry a decision out about, oldest first, at most `limit`: decided ones, and
+        those whose run has to be tried again. None that a worker is about now."""
+        return []
 
     @abstractmethod
     def purge_expired(self) -> int:
@@ -97,8 +111,45 @@ class DocumentHistory(ABC):
         """Let go of files and connections. Idempotent."""
 
     def get(self, trigger: str, id: str) -> ParkedMessage | None:  # noqa: A002
-        """One parked message by its id as it is listed."""
-        return next((one for one in self.in_doubt(trigger) if one.id == id), None)
+        """One parked message, undecided or decided and not carried out, by its id: as it is listed, or as the message has it."""
+        names = (id, stored_id(id))
+        found = next((one for one in self.in_doubt(trigger) if one.id in names), None)
+        return found or next((one for one in self.decided(trigger, limit=MANY) if one.id in names), None)
+
+    def decide(
+        self,
+        trigger: str,
+        id: str,  # noqa: A002
+        status: Status | str,
+        by: str,
+        *,
+        source: str | None = None,
+    ) -> None:
+        """Decide about a parked message, by the id that it is listed with: Status.NEW has a worker of the trigger run it,
+        Status.DUPLICATE has it settled as done (TR-34). `by` says who; that and the time are kept with the entry. Until a worker
+        has begun, the last decision holds. `source` is needed only where two parked messages have one id.
+
+        Raises IllegalStateError where no such message is parked, ConfigurationError for another status, an empty `by` and an
+        id that is listed twice, HistoryUnavailableError.
+        """
+        decision = getattr(status, "value", status)
+        if decision not in ("new", "duplicate"):
+            raise ConfigurationError(f"status={status!r}: expected Status.NEW (run it) or Status.DUPLICATE (it was done)")
+        if not by:
+            raise ConfigurationError("by='': say who decides; it is kept with the message")
+        if source is None:
+            names = (id, stored_id(id))
+            listed = [one for one in (*self.in_doubt(trigger), *self.decided(trigger, limit=MANY)) if one.id in names]
+            sources = sorted({one.source for one in listed})
+            if len(sources) > 1:
+                raise ConfigurationError(
+                    f"{id!r} is parked under {len(sources)} sources of ids; give source= ({', '.join(sources)})"
+                )
+            if listed:
+                id, source = listed[0].id, listed[0].source  # noqa: A001
+        command = Decide(trigger=trigger, id=id, source=source or "JMSMessageID", token="", decision=decision, by=by)
+        if not self.exchange([command])[0].done:
+            raise IllegalStateError(f"no message {id!r} of trigger {trigger!r} is In Doubt: it may have been settled meanwhile")
 
     # -- one-element calls ------------------------------------------------------------------------------------------
 

@@ -50,6 +50,10 @@ class Entry:
     started: float = 0.0
     updated: float = 0.0
     version: int = VERSION
+    decision: str | None = None
+    """`new` or `duplicate`: what `decided_by` decided about the parked copy, `decided` seconds ago."""
+    decided_by: str | None = None
+    decided: float = 0.0
 
     @property
     def lease_alive(self) -> bool:
@@ -78,7 +82,8 @@ class Claim(Command):
     Claims: no entry (unless the store is `cautious` and `delivery_count` is not 1), and `retrying` whose lease is over or that
     this token left. With `take_over` also an abandoned `processing` (TR-36, TR-55). An entry with another body hash or of
     another version is never claimed. Repeated with the same token it answers as the first time. `lease` None: locked until the
-    entry's history_ttl is over; zero or past: over at once (TR-41).
+    entry's history_ttl is over; zero or past: over at once (TR-41). With `decided` also a parked copy that was decided to be
+    New: of all who carry the decision out, one claims it, and the copy stays until it is completed (TR-34).
     """
 
     lease: float | None = 60.0
@@ -86,6 +91,7 @@ class Claim(Command):
     take_over: bool = False
     owner: str | None = None
     body_hash: bytes | None = None
+    decided: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +137,19 @@ class Park(Command):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Decide(Command):
+    """Record what somebody decided about a parked copy: `new` or `duplicate`, and who (TR-34). A worker carries it out; until
+    then the last decision holds. A run of such a copy that was abandoned is decided in the same way. `token` means nothing."""
+
+    decision: str = "new"
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        if self.decision not in ("new", "duplicate"):
+            raise ValueError(f"decision {self.decision!r}: expected 'new' or 'duplicate'")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
     """The answer to one command.
 
@@ -173,10 +192,24 @@ class Stored:
     body_hash: bytes | None = None
     copies: int = 0
     version: int = VERSION
+    decision: str | None = None
+    decided_by: str | None = None
+    decided_at: float | None = None
 
     @property
     def locked_until(self) -> float:
         return self.expires_at if self.lease_until is None else self.lease_until
+
+    @property
+    def keeps_copy(self) -> bool:
+        """A whole message is kept with it, and for its sake the entry has no time to live: until it is completed (TR-34)."""
+        return self.expires_at == math.inf and self.state not in (State.COMPLETED, State.JOINED)
+
+    def undecided(self, now: float) -> bool:
+        """A parked copy that waits for a decision, or whose run was abandoned."""
+        if self.state is State.IN_DOUBT:
+            return self.decision is None
+        return self.keeps_copy and self.state is State.PROCESSING and self.locked_until <= now
 
     def seen(self, now: float) -> Entry:
         """As the client is shown it."""
@@ -194,6 +227,9 @@ class Stored:
             started=max(0.0, now - self.started_at),
             updated=max(0.0, now - self.updated_at),
             version=self.version,
+            decision=self.decision,
+            decided_by=self.decided_by,
+            decided=0.0 if self.decided_at is None else max(0.0, now - self.decided_at),
         )
 
 
@@ -218,13 +254,15 @@ def apply(stored: Stored | None, command: Command, now: float, *, cautious: bool
             return _renew(stored, command, now)
         case Park():
             return _park(stored, command, now)
+        case Decide():
+            return _decide(stored, command, now)
     raise TypeError(f"not a history command: {command!r}")
 
 
 def _claim(stored: Stored | None, command: Claim, now: float, cautious: bool) -> tuple[Stored | None, Reply]:
     if stored is not None and stored.version == VERSION and stored.state is State.PROCESSING and stored.token == command.token:
         # The first reply was lost: answer as then (TR-39), and let the lease run from now.
-        renewed = replace(stored, **_lease(command, now))
+        renewed = replace(stored, **_lease(stored, command, now))
         return renewed, _owned(renewed, stored.before.seen(now) if stored.before else None, cautious)
     before = stored.seen(now) if stored else None
     if not _may_claim(stored, command, now, cautious):
@@ -238,7 +276,10 @@ def _claim(stored: Stored | None, command: Claim, now: float, cautious: bool) ->
         before=replace(stored, before=None) if stored else None,
         owner=command.owner,
         body_hash=command.body_hash if command.body_hash is not None or stored is None else stored.body_hash,
-        **_lease(command, now),
+        decision=stored.decision if stored else None,
+        decided_by=stored.decided_by if stored else None,
+        decided_at=stored.decided_at if stored else None,
+        **_lease(stored, command, now),
     )
     return claimed, _owned(claimed, before, cautious)
 
@@ -252,6 +293,8 @@ def _may_claim(stored: Stored | None, command: Claim, now: float, cautious: bool
         return False  # TR-47: another message under the same id
     if stored.state is State.RETRYING:
         return stored.locked_until <= now or stored.token == command.token
+    if stored.state is State.IN_DOUBT:
+        return command.decided and stored.decision == "new"
     return command.take_over and stored.state is State.PROCESSING and stored.locked_until <= now
 
 
@@ -283,12 +326,12 @@ def _release(stored: Stored | None, command: Release, now: float) -> tuple[Store
         return stored, Reply(done=False, entry=before)
     if command.to is not None:
         released = replace(
-            stored or _anew(command, now), state=command.to, reason=command.reason, before=None, **_lease(command, now)
+            stored or _anew(command, now), state=command.to, reason=command.reason, before=None, **_lease(stored, command, now)
         )
         return released, _owned(released, before, False)
     left = None
     if stored is not None and stored.before is not None:
-        left = replace(stored.before, by=command.token, updated_at=now, expires_at=now + command.history_ttl)
+        left = replace(stored.before, by=command.token, updated_at=now, expires_at=_end(stored, command, now))
     return left, Reply(done=True, entry=before, token=command.token)
 
 
@@ -297,7 +340,7 @@ def _renew(stored: Stored | None, command: Renew, now: float) -> tuple[Stored | 
         return stored, _lost(stored, now)
     if stored is not None and stored.state not in (State.PROCESSING, State.RETRYING):
         return stored, Reply(done=False, entry=stored.seen(now))
-    renewed = replace(stored or _anew(command, now), **_lease(command, now))
+    renewed = replace(stored or _anew(command, now), **_lease(stored, command, now))
     return renewed, _owned(renewed, stored.seen(now) if stored else None, False)
 
 
@@ -316,6 +359,9 @@ def _park(stored: Stored | None, command: Park, now: float) -> tuple[Stored | No
             lease_until=now,
             updated_at=now,
             expires_at=math.inf,
+            decision=None,
+            decided_by=None,
+            decided_at=None,
         )
     elif parked.by != command.token:
         parked = replace(parked, by=command.token, copies=parked.copies + 1, updated_at=now)
@@ -330,6 +376,23 @@ def _may_park(stored: Stored, command: Park, now: float) -> bool:
     return stored.state in OPEN and (stored.token == command.token or stored.locked_until <= now)
 
 
+def _decide(stored: Stored | None, command: Decide, now: float) -> tuple[Stored | None, Reply]:
+    before = stored.seen(now) if stored else None
+    decidable = stored is not None and (stored.state is State.IN_DOUBT or stored.undecided(now))
+    if stored is None or stored.version != VERSION or not decidable:
+        return stored, Reply(done=False, entry=before)
+    decided = replace(
+        stored,
+        state=State.IN_DOUBT,
+        before=None,
+        lease_until=now,
+        decision=command.decision,
+        decided_by=command.by,
+        decided_at=now,
+    )
+    return decided, Reply(done=True, entry=before, token=decided.token, attempt=decided.attempt)
+
+
 OPEN = (State.PROCESSING, State.RETRYING, State.FAILED)
 """States whose owner has not finished."""
 
@@ -339,11 +402,19 @@ def _fence(stored: Stored | None, now: float) -> int:
     return max(stored.fencing_token + 1 if stored else 0, int(now * 1_000_000))
 
 
-def _lease(command: Claim | Release | Renew, now: float) -> _Times:
+def _end(stored: Stored | None, command: Command, now: float) -> float:
+    """When the entry disappears by itself: never, while a copy is kept with it."""
+    return math.inf if stored is not None and stored.keeps_copy else now + command.history_ttl
+
+
+def _lease(stored: Stored | None, command: Claim | Release | Renew, now: float) -> _Times:
+    lease = command.lease
+    if lease is None and stored is not None and stored.keeps_copy:
+        lease = command.history_ttl
     return {
-        "lease_until": None if command.lease is None else now + command.lease,
+        "lease_until": None if lease is None else now + lease,
         "updated_at": now,
-        "expires_at": now + command.history_ttl,
+        "expires_at": _end(stored, command, now),
     }
 
 

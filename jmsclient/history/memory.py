@@ -64,9 +64,16 @@ class MemoryHistory(DocumentHistory):
         with self._lock:
             self._check_open()
             now = self._clock.monotonic()
-            records = [one for key, one in self._records.items() if one.copy is not None and trigger in (None, key[0])]
-        records.sort(key=lambda one: one.parked_at)
-        return [_parked(one, now) for one in records]
+            records = self._copies(trigger)
+        return [_parked(one, now) for one in records if one.stored.undecided(now)]
+
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
+        with self._lock:
+            self._check_open()
+            now = self._clock.monotonic()
+            records = self._copies(trigger)
+        left = [one for one in records if one.stored.decision is not None and one.stored.locked_until <= now]
+        return [_parked(one, now) for one in left[:limit]]
 
     def purge_expired(self) -> int:
         removed = 0
@@ -104,6 +111,11 @@ class MemoryHistory(DocumentHistory):
             self._records[key] = _record(after, record, command, now)
         return reply
 
+    def _copies(self, trigger: str | None) -> list[Record]:
+        """Those with a copy, oldest first."""
+        found = [one for key, one in self._records.items() if one.copy is not None and trigger in (None, key[0])]
+        return sorted(found, key=lambda one: one.parked_at)
+
     def _present(self, key: Key, now: float) -> Record | None:
         record = self._records.get(key)
         return record if record is not None and record.stored.expires_at > now else None
@@ -114,13 +126,12 @@ class MemoryHistory(DocumentHistory):
 
 
 def _record(after: Stored, record: Record | None, command: Command, now: float) -> Record:
-    """The copy stays as long as the entry is in doubt, and is the first one that was parked."""
-    if after.state is not State.IN_DOUBT:
-        return Record(after, None, 0.0)
-    if record is not None and record.copy is not None:
+    """The copy is the first one of those that were parked, and stays until the entry is completed."""
+    if isinstance(command, Park) and (record is None or record.stored.state is not State.IN_DOUBT):
+        return Record(after, command, now)
+    if record is not None and after.keeps_copy:
         return record._replace(stored=after)
-    assert isinstance(command, Park)
-    return Record(after, command, now)
+    return Record(after, None, 0.0)
 
 
 def _parked(record: Record, now: float) -> ParkedMessage:
@@ -137,4 +148,7 @@ def _parked(record: Record, now: float) -> ParkedMessage:
         owner=stored.owner,
         attempt=stored.attempt,
         envelope=copy.envelope,
+        decision=stored.decision,
+        decided_by=stored.decided_by,
+        decided=0.0 if stored.decided_at is None else now - stored.decided_at,
     )

@@ -1,21 +1,21 @@
 -- The transitions of jmsclient/history/entries.py for a group of commands, in one atomic call; the same tests hold both.
 --
 -- KEYS: the set of triggers with parked messages; then for each trigger of the group the index of its parked messages (a sorted
---   set by time); then the entries, one hash each.
+--   set by time, in which the time of a decided one is negative); then the entries, one hash each.
 -- ARGV: the number of triggers; then for each command its verb, which trigger, which entry, token, history_ttl in ms, and:
---   claim: lease, take_over, owner, body hash    complete: outcome    release: state or '', lease, reason
---   renew: lease                                 park: reason, delivery count, owner, envelope
+--   claim: lease, take_over, owner, body hash, decided    complete: outcome    release: state or '', lease, reason
+--   renew: lease    park: reason, delivery count, owner, envelope    decide: decision, by
 --   Leases are microseconds from now, '' for none given. What may be absent is '' for absent, else '=' and the value.
 -- Answers: the server's time in microseconds, then for each command {done, lease lost, fencing token, attempt, token, entry}.
 --
 -- Fields of an entry: s state, t token, f fencing token, l lease until, a attempt, c created (started), u updated, o outcome,
 --   r reason, w who (owner), h body hash, n copies, v version, y left by; b and such a letter: what a claim was made over;
---   e envelope, d delivery count, p parked at. Times in microseconds of this server. No l: locked as long as the key lives.
---   The time to live of the key is the history_ttl; a parked entry has none.
+--   e envelope, d delivery count, p parked at; k decision, q who decided, z when. Times in microseconds of this server. No l:
+--   locked as long as the key lives. The time to live of the key is the history_ttl; one with an envelope has none.
 
 local VERSION = '1'
-local FIELDS = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'y', 'bs'}
-local OLD = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'r', 'w', 'h'}
+local FIELDS = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'y', 'bs', 'k', 'q', 'z', 'p'}
+local OLD = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'r', 'w', 'h', 'n', 'k', 'q', 'z'}
 local OLD_FIELDS = {}
 for i, name in ipairs(OLD) do OLD_FIELDS[i] = 'b' .. name end
 
@@ -42,6 +42,11 @@ local function lease_field(lease)
   return text(now + tonumber(lease))
 end
 
+-- The key lives for the history_ttl; for the sake of an envelope, until it is completed (p: parked at).
+local function live(key, entry, ttl)
+  if entry and entry.p then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, ttl) end
+end
+
 local function locked_until(key, lease)
   local number = tonumber(lease or '')
   if number then return number end
@@ -64,7 +69,8 @@ end
 local function seen(entry)
   if not entry then return false end
   return {entry.s, entry.t or '', entry.f or '0', text(entry.locked), entry.a or '1', entry.c or NOW, entry.u or NOW,
-    entry.o or false, entry.r or false, entry.w or false, entry.h or false, entry.n or '0', entry.v or '0'}
+    entry.o or false, entry.r or false, entry.w or false, entry.h or false, entry.n or '0', entry.v or '0',
+    entry.k or false, entry.q or false, entry.z or NOW}
 end
 
 local function before_of(key, entry)
@@ -92,6 +98,21 @@ local function begun(token, entry, attempt, lease)
 end
 
 -- Written anew where the entry was absent: evicted, expired, lost.
+-- A lease not given lasts as long as the key; one that is kept for its envelope would be locked for ever.
+local function lease_of(entry, given, ttl)
+  if given == '' and entry and entry.p then return text(now + tonumber(ttl) * 1000) end
+  return lease_field(given)
+end
+
+-- All of an entry but its envelope.
+local function clear(key, entry)
+  if not entry.p then return redis.call('DEL', key) end
+  for _, name in ipairs(FIELDS) do
+    if name ~= 'p' then redis.call('HDEL', key, name) end
+  end
+  redis.call('HDEL', key, unpack(OLD_FIELDS))
+end
+
 local function ensure(key, entry, token)
   if not entry then redis.call('HSET', key, unpack(begun(token, nil, '1', NOW))) end
   return entry or {f = NOW, a = '1', t = token}
@@ -121,33 +142,36 @@ end
 
 local verbs = {}
 
-local function may_claim(entry, token, take_over, hash)
+local function may_claim(entry, token, take_over, hash, decided)
   if not entry then return true end
   if entry.v ~= VERSION or (hash and entry.h and entry.h ~= hash) then return false end
   if entry.s == 'retrying' then return entry.locked <= now or entry.t == token end
+  if entry.s == 'in_doubt' then return decided and entry.k == 'new' end
   return take_over and entry.s == 'processing' and entry.locked <= now
 end
 
 function verbs.claim(key, index, token, ttl)
-  local lease, take_over, owner, hash = lease_field(take()), take() == '1', optional(take()), optional(take())
+  local given, take_over, owner, hash, decided = take(), take() == '1', optional(take()), optional(take()), take() == '1'
   local entry = load(key)
+  local lease = lease_of(entry, given, ttl)
   if entry and entry.v == VERSION and entry.s == 'processing' and entry.t == token then
     local answer = owned(entry, seen(before_of(key, entry)))
     redis.call('HSET', key, 'l', lease, 'u', NOW)
-    redis.call('PEXPIRE', key, ttl)
+    live(key, entry, ttl)
     return answer
   end
-  if not may_claim(entry, token, take_over, hash) then return refused(entry) end
+  if not may_claim(entry, token, take_over, hash, decided) then return refused(entry) end
   local attempt = entry and tonumber(entry.a) + 1 or 1
   local fields = begun(token, entry, attempt, lease)
   put(fields, 'w', owner)
   put(fields, 'h', hash or (entry and entry.h))
   if entry then
     for _, name in ipairs(OLD) do put(fields, 'b' .. name, entry[name]) end
-    redis.call('DEL', key)
+    for _, name in ipairs({'k', 'q', 'z'}) do put(fields, name, entry[name]) end
+    clear(key, entry)
   end
   redis.call('HSET', key, unpack(fields))
-  redis.call('PEXPIRE', key, ttl)
+  live(key, entry, ttl)
   return {1, 0, tonumber(fields[6]), attempt, token, seen(entry)}
 end
 
@@ -160,7 +184,7 @@ function verbs.complete(key, index, token, ttl)
   local kept = ensure(key, entry, token)
   redis.call('HSET', key, 's', 'completed', 'o', outcome, 'l', NOW, 'u', NOW)
   settle_claim(key, kept)
-  if kept.s == 'in_doubt' then unlist(key, index) end
+  if kept.p then unlist(key, index) end
   redis.call('PEXPIRE', key, ttl)
   return owned(kept, before)
 end
@@ -168,19 +192,20 @@ end
 local function undo(key, entry, token, ttl)
   local before = seen(entry)
   local old = entry and before_of(key, entry)
-  redis.call('DEL', key)
+  if entry then clear(key, entry) end
   if old then
     local fields = {'v', VERSION, 'y', token}
     for _, name in ipairs(OLD) do put(fields, name, name == 'u' and NOW or old[name]) end
     redis.call('HSET', key, unpack(fields))
-    redis.call('PEXPIRE', key, ttl)
+    live(key, entry, ttl)
   end
   return {1, 0, 0, 1, token, before}
 end
 
 function verbs.release(key, index, token, ttl)
-  local to, lease, reason = take(), lease_field(take()), optional(take())
+  local to, given, reason = take(), take(), optional(take())
   local entry = load(key)
+  local lease = lease_of(entry, given, ttl)
   if to == '' and entry and entry.y == token and entry.v == VERSION then return {1, 0, 0, 1, token, seen(entry)} end
   if foreign(entry, token) then return refused(entry, true) end
   local open = not entry or entry.s == 'processing' or (to ~= '' and (entry.s == 'retrying' or entry.s == 'failed'))
@@ -193,19 +218,20 @@ function verbs.release(key, index, token, ttl)
   local fields = {'s', to, 'l', lease, 'u', NOW}
   put(fields, 'r', reason)
   redis.call('HSET', key, unpack(fields))
-  redis.call('PEXPIRE', key, ttl)
+  live(key, entry, ttl)
   return owned(kept, before)
 end
 
 function verbs.renew(key, index, token, ttl)
-  local lease = lease_field(take())
+  local given = take()
   local entry = load(key)
+  local lease = lease_of(entry, given, ttl)
   if foreign(entry, token) then return refused(entry, true) end
   if entry and entry.s ~= 'processing' and entry.s ~= 'retrying' then return refused(entry) end
   local before = seen(entry)
   local kept = ensure(key, entry, token)
   redis.call('HSET', key, 'l', lease, 'u', NOW)
-  redis.call('PEXPIRE', key, ttl)
+  live(key, entry, ttl)
   return owned(kept, before)
 end
 
@@ -224,6 +250,7 @@ function verbs.park(key, index, token, ttl)
   local kept = ensure(key, entry, token)
   if kept.s ~= 'in_doubt' then
     settle_claim(key, kept)
+    redis.call('HDEL', key, 'k', 'q', 'z')
     local fields = {'s', 'in_doubt', 'r', reason, 'l', NOW, 'u', NOW, 'y', token, 'e', envelope, 'd', count, 'p', NOW}
     if not entry then put(fields, 'w', owner) end
     redis.call('HSET', key, unpack(fields))
@@ -234,6 +261,18 @@ function verbs.park(key, index, token, ttl)
     redis.call('HSET', key, 'y', token, 'u', NOW, 'n', tonumber(kept.n or '0') + 1)
   end
   return {1, 0, 0, tonumber(kept.a), kept.t, before}
+end
+
+function verbs.decide(key, index, token, ttl)
+  local decision, by = take(), take()
+  local entry = load(key)
+  local decidable = entry and entry.v == VERSION
+    and (entry.s == 'in_doubt' or (entry.s == 'processing' and entry.p and entry.locked <= now))
+  if not decidable then return refused(entry) end
+  settle_claim(key, entry)
+  redis.call('HSET', key, 's', 'in_doubt', 'l', NOW, 'k', decision, 'q', by, 'z', NOW)
+  redis.call('ZADD', index, '-' .. entry.p, key)
+  return {1, 0, 0, tonumber(entry.a), entry.t, seen(entry)}
 end
 
 local triggers = tonumber(ARGV[1])

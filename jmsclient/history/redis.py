@@ -25,7 +25,7 @@ from redis.retry import Retry
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history.contract import DocumentHistory, ParkedMessage
-from jmsclient.history.entries import Claim, Command, Complete, Entry, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
 
 OPERATION_TIMEOUT = 2.0
 SCRIPT = Path(__file__).with_name("redis.lua").read_bytes()
@@ -34,8 +34,8 @@ PREFIX = "jmsclient"
 LONGEST = 1e9
 """Seconds: longer leases and lives are cut to it, about 31 years, so that times stay whole numbers in a script."""
 READ_AT_ONCE = 100
-_SHOWN = ("s", "t", "f", "l", "a", "c", "u", "o", "r", "w", "h", "n", "v")
-_COPY = ("s", "p", "r", "d", "n", "w", "a", "e")
+_SHOWN = ("s", "t", "f", "l", "a", "c", "u", "o", "r", "w", "h", "n", "v", "k", "q", "z")
+_COPY = ("p", "r", "d", "n", "w", "a", "e", "k", "q", "z", "s", "l")
 
 T = TypeVar("T")
 
@@ -113,8 +113,22 @@ class RedisHistory(DocumentHistory):
         for index in indexes:
             keys = self._call(lambda index=index: self._client.zrange(index, 0, -1))  # type: ignore[misc]
             for start in range(0, len(keys), READ_AT_ONCE):
-                parked += self._copies(keys[start : start + READ_AT_ONCE], now)
+                parked += self._copies(keys[start : start + READ_AT_ONCE], now, _undecided)
         return sorted(parked, key=lambda one: -one.age)
+
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
+        indexes = [self._index(trigger)] if trigger is not None else self._call(lambda: self._client.smembers(self._triggers))
+        parked: list[ParkedMessage] = []
+        for index in indexes:
+            asked = (index, "(0", "-inf", "LIMIT", 0, limit)
+            keys = self._call(lambda asked=asked: self._client.execute_command("ZREVRANGEBYSCORE", *asked))  # type: ignore[misc]
+            if not keys:
+                continue
+            clock = self._call(lambda: self._client.execute_command("TIME"))
+            now = int(clock[0]) * 1_000_000 + int(clock[1])
+            for start in range(0, len(keys), READ_AT_ONCE):
+                parked += self._copies(keys[start : start + READ_AT_ONCE], now, _to_carry_out)
+        return sorted(parked, key=lambda one: -one.age)[:limit]
 
     def purge_expired(self) -> int:
         """Always 0: the server removes what is past its history_ttl by itself."""
@@ -180,13 +194,30 @@ class RedisHistory(DocumentHistory):
 
         return self._call(run)
 
-    def _copies(self, keys: Sequence[bytes], now: int) -> Iterator[ParkedMessage]:
+    def _copies(self, keys: Sequence[bytes], now: int, which: Callable[[bytes, bool, bool], bool]) -> Iterator[ParkedMessage]:
         for key, values in zip(keys, self._pipelined(keys, lambda pipeline, key: pipeline.hmget(key, _COPY)), strict=True):
-            if isinstance(values, list) and values[0] == b"in_doubt":  # not settled since it was listed
-                yield _parked(key, values, now)
+            if isinstance(values, list) and values[0] is not None:  # not settled since it was listed
+                state, lease = values.pop(-2), values.pop()
+                if which(state, values[7] is not None, int(lease or 0) <= now):
+                    yield _parked(key, values, now)
 
 
-_VERBS: dict[type[Command], str] = {Claim: "claim", Complete: "complete", Release: "release", Renew: "renew", Park: "park"}
+def _undecided(state: bytes, decided: bool, over: bool) -> bool:
+    return (state == b"in_doubt" and not decided) or (state == b"processing" and over)
+
+
+def _to_carry_out(state: bytes, decided: bool, over: bool) -> bool:
+    return decided and over
+
+
+_VERBS: dict[type[Command], str] = {
+    Claim: "claim",
+    Complete: "complete",
+    Release: "release",
+    Renew: "renew",
+    Park: "park",
+    Decide: "decide",
+}
 
 _STATES = {state.value.encode(): state for state in State}
 
@@ -233,7 +264,8 @@ def _details(command: Command) -> tuple[str | bytes | int, ...]:
     match command:
         case Claim():
             lease = _microseconds(command.lease)
-            return lease, int(command.take_over), _optional(command.owner), _optional(command.body_hash)
+            owner, body_hash = _optional(command.owner), _optional(command.body_hash)
+            return lease, int(command.take_over), owner, body_hash, int(command.decided)
         case Complete():
             return (command.outcome,)
         case Release():
@@ -243,6 +275,8 @@ def _details(command: Command) -> tuple[str | bytes | int, ...]:
             return (_microseconds(command.lease),)
         case Park():
             return command.reason, command.delivery_count, _optional(command.owner), command.envelope
+        case Decide():
+            return command.decision, command.by
     raise TypeError(f"not a history command: {command!r}")
 
 
@@ -269,7 +303,7 @@ def _looked_up(fields: Any, left: int, now: int) -> Entry | None:
 
 
 def _entry(fields: Sequence[Any], now: int) -> Entry:
-    state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version = fields
+    state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version, *decided = fields
     return Entry(
         state=_STATES.get(state, State.UNKNOWN),
         token=_text(token) or "",
@@ -284,6 +318,9 @@ def _entry(fields: Sequence[Any], now: int) -> Entry:
         started=max(0, now - int(started or now)) / 1_000_000,
         updated=max(0, now - int(updated or now)) / 1_000_000,
         version=int(version or 0),
+        decision=_text(decided[0]),
+        decided_by=_text(decided[1]),
+        decided=max(0, now - int(decided[2] or now)) / 1_000_000,
     )
 
 
@@ -292,7 +329,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _parked(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
-    _, parked_at, reason, delivery_count, copies, owner, attempt, envelope = values
+    parked_at, reason, delivery_count, copies, owner, attempt, envelope, decision, by, decided_at = values
     tag, _, place = key.decode("utf-8", "surrogatepass").partition("}:")
     source, _, id_ = place.partition(":")
     return ParkedMessage(
@@ -306,4 +343,7 @@ def _parked(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
         owner=_text(owner),
         attempt=int(attempt or 1),
         envelope=envelope or b"",
+        decision=_text(decision),
+        decided_by=_text(by),
+        decided=max(0, now - int(decided_at or now)) / 1_000_000,
     )

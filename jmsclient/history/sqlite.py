@@ -30,17 +30,21 @@ SWEPT_AT_ONCE = 500
 
 _COLUMNS = (
     "state, token, fencing_token, lease_until, attempt, started_at, updated_at, expires_at, made_over, left_by, "
-    "outcome, reason, owner, body_hash, copies, version"
+    "outcome, reason, owner, body_hash, copies, version, decision, decided_by, decided_at"
 )
 _KEY = "namespace = ? AND trigger_id = ? AND source = ? AND id = ?"
 _SELECT = f"SELECT {_COLUMNS} FROM entries WHERE {_KEY}"  # noqa: S608  constants
-_WRITE = f"INSERT OR REPLACE INTO entries (namespace, trigger_id, source, id, {_COLUMNS}) VALUES ({', '.join('?' * 20)})"  # noqa: S608
+_WRITE = f"INSERT OR REPLACE INTO entries (namespace, trigger_id, source, id, {_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608
 _DELETE = f"DELETE FROM entries WHERE {_KEY}"  # noqa: S608
 _PARK = "INSERT OR REPLACE INTO parked VALUES (?, ?, ?, ?, ?, ?, ?)"
 _UNPARK = f"DELETE FROM parked WHERE {_KEY}"  # noqa: S608
-_LIST = """SELECT p.trigger_id, p.id, p.source, e.reason, p.delivery_count, p.parked_at, e.copies, e.owner, e.attempt, p.envelope
+_COPIES = """SELECT p.trigger_id, p.id, p.source, e.reason, p.delivery_count, p.parked_at, e.copies, e.owner, e.attempt, p.envelope,
+        e.decision, e.decided_by, e.decided_at
     FROM parked p JOIN entries e USING (namespace, trigger_id, source, id)
-    WHERE p.namespace = ? AND e.state = 'in_doubt' AND (p.trigger_id = ? OR ? IS NULL) ORDER BY p.parked_at, p.rowid"""
+    WHERE p.namespace = :namespace AND (p.trigger_id = :trigger OR :trigger IS NULL) AND {}
+    ORDER BY p.parked_at, p.rowid LIMIT :limit"""
+_UNDECIDED = _COPIES.format("(e.state = 'in_doubt' AND e.decision IS NULL OR e.state = 'processing' AND e.lease_until <= :now)")
+_DECIDED = _COPIES.format("e.decision IS NOT NULL AND e.lease_until <= :now")
 _EXPIRED = "SELECT namespace, trigger_id, source, id FROM entries WHERE expires_at <= ?"
 
 Key = tuple[str, str, str, str]
@@ -91,10 +95,10 @@ class SqliteHistory(DocumentHistory):
         return [None if stored is None else stored.seen(now) for stored in found]
 
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
-        with self._reading() as connection:
-            rows = connection.execute(_LIST, (self.namespace, trigger, trigger)).fetchall()
-        now = self._now()
-        return [_parked(row, now) for row in rows]
+        return self._copies(_UNDECIDED, trigger, -1)
+
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
+        return self._copies(_DECIDED, trigger, limit)
 
     def purge_expired(self) -> int:
         with self._reading() as connection:
@@ -136,18 +140,22 @@ class SqliteHistory(DocumentHistory):
         after, reply = apply(before, command, now)
         if after is before:
             return reply
-        was_parked = before is not None and before.state is State.IN_DOUBT
-        is_parked = after is not None and after.state is State.IN_DOUBT
         if after is None:
             connection.execute(_DELETE, key)
         else:
             connection.execute(_WRITE, (*key, *_to_row(after)))
-        if is_parked and not was_parked:
-            assert isinstance(command, Park)
+        if isinstance(command, Park) and (before is None or before.state is not State.IN_DOUBT):
             connection.execute(_PARK, (*key, now, command.delivery_count, command.envelope))
-        elif was_parked and not is_parked:
+        elif before is not None and before.keeps_copy and (after is None or not after.keeps_copy):
             connection.execute(_UNPARK, key)
         return reply
+
+    def _copies(self, query: str, trigger: str | None, limit: int) -> list[ParkedMessage]:
+        now = self._now()
+        asked = {"namespace": self.namespace, "trigger": trigger, "now": now, "limit": limit}
+        with self._reading() as connection:
+            rows = connection.execute(query, asked).fetchall()
+        return [_parked(row, now) for row in rows]
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -225,6 +233,9 @@ def _to_row(stored: Stored) -> tuple[Any, ...]:
         stored.body_hash,
         stored.copies,
         stored.version,
+        stored.decision,
+        stored.decided_by,
+        stored.decided_at,
     )
 
 
@@ -232,7 +243,7 @@ _FIELDS = tuple(field.name for field in fields(Stored))  # in the order of _COLU
 
 
 def _from_row(row: Sequence[Any]) -> Stored:
-    values = dict(zip(_FIELDS, row, strict=True))
+    values = dict(zip(_FIELDS, row, strict=False))  # one of format 1 that an entry was made over ends with its version
     try:
         values["state"] = State(values["state"])
     except ValueError:  # of a version that this one does not know
@@ -255,7 +266,7 @@ def _from_json(text: str) -> Stored:
 
 
 def _parked(row: Sequence[Any], now: float) -> ParkedMessage:
-    trigger, id_, source, reason, delivery_count, parked_at, copies, owner, attempt, envelope = row
+    trigger, id_, source, reason, delivery_count, parked_at, copies, owner, attempt, envelope, decision, by, decided_at = row
     return ParkedMessage(
         trigger=trigger,
         id=id_,
@@ -267,4 +278,7 @@ def _parked(row: Sequence[Any], now: float) -> ParkedMessage:
         owner=owner,
         attempt=attempt,
         envelope=envelope,
+        decision=decision,
+        decided_by=by,
+        decided=0.0 if decided_at is None else max(0.0, now - decided_at),
     )

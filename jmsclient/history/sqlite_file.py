@@ -18,7 +18,7 @@ from pathlib import Path
 from jmsclient.errors import StoreError, StoreFormatError
 
 APPLICATION_ID = 0x4A4D5348  # "JMSH"
-FORMAT = 1
+FORMAT = 2
 BUSY_TIMEOUT = 2.0
 _MAGIC = b"SQLite format 3\x00"
 _VERSION_AT = 60  # offset in SQLite's file header of user_version; application_id is 8 bytes on
@@ -29,6 +29,7 @@ _SCHEMA = (
         state TEXT NOT NULL, token TEXT NOT NULL, fencing_token INTEGER NOT NULL, lease_until REAL, attempt INTEGER NOT NULL,
         started_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL NOT NULL, made_over TEXT, left_by TEXT,
         outcome TEXT, reason TEXT, owner TEXT, body_hash BLOB, copies INTEGER NOT NULL, version INTEGER NOT NULL,
+        decision TEXT, decided_by TEXT, decided_at REAL,
         PRIMARY KEY (namespace, trigger_id, source, id)) WITHOUT ROWID""",
     """CREATE TABLE parked (
         namespace TEXT NOT NULL, trigger_id TEXT NOT NULL, source TEXT NOT NULL, id TEXT NOT NULL,
@@ -36,6 +37,7 @@ _SCHEMA = (
         PRIMARY KEY (namespace, trigger_id, source, id))""",
     "CREATE TABLE boot (boot_id TEXT NOT NULL, clock_offset REAL NOT NULL)",
 )
+_FROM_FORMAT_1 = tuple(f"ALTER TABLE entries ADD COLUMN {one}" for one in ("decision TEXT", "decided_by TEXT", "decided_at REAL"))
 
 
 class BootClock:
@@ -113,6 +115,10 @@ def prepare(connection: sqlite3.Connection, path: Path, clock: BootClock) -> flo
             connection.execute(f"PRAGMA user_version = {FORMAT}")
         else:
             _check_format(path, application, version)
+            if version < FORMAT:
+                for statement in _FROM_FORMAT_1:
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
         offset = _offset(connection, clock)
         connection.execute("COMMIT")
     finally:

@@ -16,7 +16,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jmsclient.history import Claim, Complete, DocumentHistory, Entry, Park, Release, Renew, Reply, State, open_history
+from jmsclient.history import (
+    Claim,
+    Complete,
+    Decide,
+    DocumentHistory,
+    Entry,
+    Park,
+    ParkedMessage,
+    Release,
+    Renew,
+    Reply,
+    State,
+    open_history,
+)
 from jmsclient.history.entries import Command, Stored, apply
 from jmsclient.history.redis import RedisHistory
 
@@ -35,6 +48,7 @@ COMMANDS = st.one_of(
         take_over=st.booleans(),
         owner=WORDS,
         body_hash=st.sampled_from([None, b"", b"\xff"]),
+        decided=st.booleans(),
     ),
     st.builds(Complete, trigger=st.just("t"), id=IDS, token=TOKENS, outcome=st.sampled_from(["done", "failed"])),
     st.builds(
@@ -57,6 +71,9 @@ COMMANDS = st.one_of(
         delivery_count=st.sampled_from([-1, 1, 7]),
         owner=WORDS,
     ),
+    st.builds(
+        Decide, trigger=st.just("t"), id=IDS, token=TOKENS, decision=st.sampled_from(["new", "new", "duplicate"]), by=st.just("me")
+    ),
 )
 GROUPS = st.lists(st.lists(COMMANDS, min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -78,18 +95,23 @@ class Model:
             self.entries.pop(command.id, None)
         else:
             self.entries[command.id] = after
-        if after is None or after.state is not State.IN_DOUBT:
+        if after is None or after.state is State.COMPLETED:
             self.copies.pop(command.id, None)
-        elif isinstance(command, Park) and reply.done:
-            self.copies.setdefault(command.id, (command.delivery_count, command.envelope))
+        elif isinstance(command, Park) and reply.done and (before is None or before.state is not State.IN_DOUBT):
+            self.copies[command.id] = (command.delivery_count, command.envelope)
         return reply
 
-    def parked(self) -> list[tuple[Any, ...]]:
-        found = []
-        for id_, (count, envelope) in self.copies.items():
-            stored = self.entries[id_]
-            found.append((id_, stored.reason, count, stored.copies, stored.owner, stored.attempt, envelope))
-        return sorted(found)
+    def in_doubt(self) -> list[tuple[Any, ...]]:
+        return sorted(self.copy(id_) for id_ in self.copies if self.entries[id_].undecided(1e6))
+
+    def decided(self) -> list[tuple[Any, ...]]:
+        left = [id_ for id_ in self.copies if self.entries[id_].decision and self.entries[id_].locked_until <= 1e6]
+        return sorted(self.copy(id_) for id_ in left)
+
+    def copy(self, id_: str) -> tuple[Any, ...]:
+        stored = self.entries[id_]
+        who = (stored.owner or "", stored.decision or "", stored.decided_by or "")
+        return (id_, stored.reason or "", stored.copies, *who, stored.attempt, *self.copies[id_])
 
 
 def timeless(reply: Reply) -> Reply:
@@ -101,7 +123,12 @@ def timeless(reply: Reply) -> Reply:
 
 def entry_shape(entry: Entry) -> Entry:
     return replace(
-        entry, fencing_token=min(entry.fencing_token, 1), lease_left=round(entry.lease_left, -2), started=0.0, updated=0.0
+        entry,
+        fencing_token=min(entry.fencing_token, 1),
+        lease_left=round(entry.lease_left, -2),
+        started=0.0,
+        updated=0.0,
+        decided=0.0,
     )
 
 
@@ -134,11 +161,14 @@ def test_tr38_every_store_answers_as_the_pure_transitions(store: DocumentHistory
     for id_ in ("1", "2"):
         found, expected = store.lookup(trigger, id_), model.entries.get(id_)
         assert (None if found is None else entry_shape(found)) == (None if expected is None else entry_shape(expected.seen(1e6)))
-    listed = [
-        (one.id, one.reason, one.delivery_count, one.copies, one.owner, one.attempt, one.envelope)
-        for one in store.in_doubt(trigger)
-    ]
-    assert sorted(listed) == model.parked()
+    assert sorted(map(shown, store.in_doubt(trigger))) == model.in_doubt()
+    assert sorted(map(shown, store.decided(trigger))) == model.decided()
+    assert {one.id for one in (*store.in_doubt(trigger), *store.decided(trigger))} <= set(model.copies)
+
+
+def shown(one: ParkedMessage) -> tuple[Any, ...]:
+    who = (one.owner or "", one.decision or "", one.decided_by or "")
+    return (one.id, one.reason, one.copies, *who, one.attempt, one.delivery_count, one.envelope)
 
 
 def rises(group: list[Command], replies: list[Reply], fences: dict[str, int]) -> None:
