@@ -98,6 +98,9 @@ class SystemClock(Clock):
     def wall(self) -> float:
         return time.time()
 
+    def deadline(self, timeout: float | None) -> float | None:
+        return None if timeout is None or timeout > LONGEST_WAIT else time.monotonic() + timeout  # once a send: no second call
+
     def bell(self) -> Bell:
         return SystemBell()
 
@@ -110,8 +113,8 @@ def checked_timeout(value: float | None, name: str = "timeout") -> float | None:
 
     Raises ValueError, naming what was given, for negative numbers, NaN and what is no number, before anything else happened.
     """
-    if value is None:
-        return None
+    if value is None or (type(value) is float and 0.0 <= value <= LONGEST_WAIT):  # nearly every call ends here
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name}={value!r}: expected seconds as a number >= 0, or None for no limit")
     if value > LONGEST_WAIT:  # before isnan, which cannot take an int of any size

@@ -113,6 +113,8 @@ class Intake:
                 if not count:
                     return
                 self._receiver.request(count)
+                if len(self.queue) > self.buffer.mark:  # what came at once is enough: no second plan
+                    return
         except BaseException:
             self.unsure = True
             raise

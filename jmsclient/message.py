@@ -218,6 +218,7 @@ def checked_properties(properties: Mapping[str, PropertyValue] | None) -> dict[s
 
 
 _UNREAD: Any = object()
+_new = object.__new__  # looked up once, not once a message
 
 
 class Message:
@@ -263,7 +264,7 @@ class Message:
         arrival: Any = None,
     ) -> Message:
         """A received message around its content (for the rooms that hand over; not for applications)."""
-        self = cls.__new__(cls)
+        self = _new(cls)
         self._content = content
         self._body = _UNREAD
         self._received = True

@@ -17,7 +17,7 @@ from jmsclient.destination import Destination, ReadAheadClosePolicy
 from jmsclient.errors import CloseTimeout, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.intake import CloseReport, Intake
-from jmsclient.jms.hand_over import HandOver, MessageListener
+from jmsclient.jms.hand_over import HandOver, MessageListener, _received
 from jmsclient.jms.read_ahead import ReadAhead, ReadAheadDecision
 from jmsclient.message import Message
 from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
@@ -73,8 +73,7 @@ class MessageConsumer(HandOver):
         provider before this returns. Raises ValueError for a negative timeout or NaN; IllegalStateError on a closed
         consumer, in a second thread, or while a listener is set; ConnectionLostError when the connection fails.
         """
-        if timeout is not None:
-            timeout = checked_timeout(timeout)
+        timeout = checked_timeout(timeout)
         session = self._session
         me = get_ident()
         if self.closed or self._closing:
@@ -87,9 +86,7 @@ class MessageConsumer(HandOver):
             if session.owner:
                 session.check_owner(me)
             arrival = self._take(timeout)
-            if arrival is None:
-                return None
-            return self._accepted(arrival)
+            return None if arrival is None else self._accepted(arrival)
         finally:
             self._active = False
             session.inside = 0
@@ -150,7 +147,7 @@ class MessageConsumer(HandOver):
             arrival = self._take(None)
             if arrival is None:
                 raise StopIteration
-            message = self._message(arrival)
+            message = _received(arrival.content, arrival.delivery_count, self._acknowledge, arrival)
             if self._client:
                 session.unacknowledged.append(arrival)
                 arrival_in_hand = None
@@ -333,7 +330,7 @@ class MessageConsumer(HandOver):
     def _after_call(self) -> None:
         if self._end_after_call and not (self._rest and self._queue):
             self._end()
-        self._session.settle_lingering()
+        self._session.call_ended()
 
     def end_if_emptied(self) -> None:
         """Closed by another consumer's listener: end now, unless the listener is to have the rest first."""

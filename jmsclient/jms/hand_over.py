@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jmsclient.jms.session import Session
 
 MessageListener = Callable[[Message], object]
+_received = Message.received  # bound once, not once a message
 
 
 class HandOver:
@@ -46,7 +47,9 @@ class HandOver:
         self._queue = intake.queue
         self._clock = session.clock
         self._records_hand_over = records_hand_over
+        self._connection = session._connection
         self._client = session.acknowledge_mode in BY_APPLICATION
+        self._acknowledge = session.acknowledge_message if self._client else None
         self._gathered: Gathered | None = None
         if session.acknowledge_mode is AcknowledgeMode.DUPS_OK:
             self._gathered = Gathered(self._buffer.window // 4, self._clock, session.keeper.at)
@@ -60,24 +63,27 @@ class HandOver:
     # -- to a receive -----------------------------------------------------------------------------------------------
 
     def _message(self, arrival: Arrival) -> Message:
-        return Message.received(
-            arrival.content, arrival.delivery_count, self._session.acknowledge_message if self._client else None, arrival
-        )
+        return _received(arrival.content, arrival.delivery_count, self._acknowledge, arrival)
 
     def _take(self, timeout: float | None) -> Arrival | None:
-        """The next arrival, in `_pending`; waits for it. None: at the time-out, or closing."""
-        deadline = self._clock.deadline(timeout)
+        """The next arrival, in `_pending`; waits for it. None: at the time-out, or closing. Looks at the clock only to wait."""
+        deadline: float | None = None
+        waited = False
         while True:
             if self._pending is not None:
                 self._put_back_pending()
             if self._closing:
                 return None
-            if self._queue and self._session.started:
+            if self._queue and self._connection.started:
                 arrival = self._pop()
                 if arrival is not None:
                     return arrival
-            elif not self._await(deadline):
-                return None
+            else:
+                if not waited:
+                    deadline = self._clock.deadline(timeout)
+                    waited = True
+                if not self._await(deadline):
+                    return None
 
     def _pop(self) -> Arrival | None:
         """Look, record, pop. None where nothing waits. The only place where a message leaves the buffer one by one."""
@@ -106,12 +112,15 @@ class HandOver:
 
     def _accepted(self, arrival: Arrival) -> Message:
         """In AUTO its acknowledge is handed over, in DUPS_OK soon; else the session remembers it. Ends the hand-over."""
-        message = self._message(arrival)
+        message = _received(arrival.content, arrival.delivery_count, self._acknowledge, arrival)
         if self._client:
             self._session.unacknowledged.append(arrival)
         elif not arrival.settled:
             self._accepting = True
-            self._accept(arrival)
+            if self._gathered is None:
+                arrival.receiver.accept(arrival)
+            else:
+                self._accept(arrival)
         self._buffer.delivered += 1
         self._accepting = False
         self._pending = None
@@ -119,7 +128,7 @@ class HandOver:
 
     def _accept(self, arrival: Arrival) -> None:
         if self._gathered is None or self.closed:
-            arrival.receiver.settle((arrival,), ACCEPT)
+            arrival.receiver.accept(arrival)
         else:
             self._gathered.add(arrival)
 

@@ -213,6 +213,10 @@ class Receiver(ABC):
         Sets `arrival.settled`. A settlement that was handed over before the process is killed may be lost; the message then
         comes back."""
 
+    def accept(self, arrival: Arrival) -> None:
+        """As `settle((arrival,), ACCEPT)`. What AUTO pays once a message; a backend may have a shorter way for it."""
+        self.settle((arrival,), ACCEPT)
+
     def handing_over(self, arrivals: Sequence[Arrival]) -> None:  # noqa: B027  a default that is right for most backends
         """The application is about to see these persistent arrivals (only where `records_hand_over`; IF-11). When it returns,
         a kill -9 of the process still counts the delivery."""
@@ -300,6 +304,8 @@ class Transport(ABC):
 
     peer: Peer
     capabilities: Capabilities
+    in_process: bool = False
+    """The provider is this very process: what is not stored, such as a pause, ends with it."""
 
     @abstractmethod
     def open_session(self, *, transacted: bool, deadline: float | None) -> TransportSession: ...
