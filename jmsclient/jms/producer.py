@@ -46,6 +46,7 @@ class MessageProducer:
         self.send_timeout = session.default_send_timeout if send_timeout is None else send_timeout
         self.closed = False
         self._session = session
+        self._connection = session._connection
         self._clock = session.clock
         self._ids = session.message_ids
         self._senders: dict[str, Sender] = {}
@@ -115,7 +116,7 @@ class MessageProducer:
         if extras:
             _add(made[0], properties, correlation_id, reply_to, type)
         message_id = self._send(sending, made)[0].message_id
-        if isinstance(given, Message) and isinstance(given.content, PlainContent):
+        if type(given) is not str and isinstance(given, Message) and isinstance(given.content, PlainContent):
             _mark_as_sent(given.content, made[0])
         return message_id
 
@@ -180,7 +181,8 @@ class MessageProducer:
         me = get_ident()
         if self.closed:
             raise IllegalStateError("this producer is closed")
-        session.check_alive()
+        if session.closed or self._connection.failure is not None:
+            session.check_alive()
         if session.inside:
             raise session.busy_error()
         session.inside = me
