@@ -1,11 +1,14 @@
-"""`jmsclient in-doubt list|show`: the messages that a trigger parked because nobody could say whether they were done (TR-34).
+"""`jmsclient in-doubt list|show|decide`: what a trigger parked because nobody could say whether it was done (TR-34).
 
-It needs the history only, not a broker and no running worker. It reads; it never changes an entry, and makes no file.
+It needs the history only, not a broker and no running worker, and makes no file. `decide` writes down what somebody decided; a
+worker of the trigger carries it out.
 """
 
 from __future__ import annotations
 
+import getpass
 import json
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from jmsclient.history import DocumentHistory
     from jmsclient.history.contract import ParkedMessage
 
+MANY = 1_000_000_000
 WIDE = 10_000  # columns of a table that is not shown on a terminal: nothing is cut, so that grep finds it
 
 
@@ -26,11 +30,8 @@ def in_doubt() -> None:
 
 
 def of_a_history(command: Any) -> Any:
-    """The options that both commands have."""
+    """The options that all of them have."""
     for option in (
-        click.option(
-            "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True, help="For whom."
-        ),
         click.option("--trigger", metavar="NAME", help="Only of this trigger."),
         click.option("--namespace", default="default", show_default=True, metavar="NAME", help="The worker's name."),
         click.option(
@@ -41,22 +42,31 @@ def of_a_history(command: Any) -> Any:
     return command
 
 
+for_whom = click.option(
+    "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True, help="For whom."
+)
+
+
 @in_doubt.command("list")
+@click.option("--decided", is_flag=True, help="Those that are decided and wait for a worker, instead of the undecided.")
+@for_whom
 @of_a_history
-def list_parked(history: str | None, namespace: str, trigger: str | None, form: str) -> None:
+def list_parked(history: str | None, namespace: str, trigger: str | None, form: str, *, decided: bool) -> None:
     """List the parked messages, oldest first."""
     with _open(history, namespace) as store:
-        parked = store.in_doubt(trigger)
+        parked = store.decided(trigger, limit=MANY) if decided else store.in_doubt(trigger)
     if form == "json":
         click.echo(json.dumps([_summary(one) for one in parked], indent=2))
     elif not parked:
-        click.echo("nothing is In Doubt" + (f" of trigger {trigger}" if trigger else ""))
+        said = "nothing decided waits" if decided else "nothing is In Doubt"
+        click.echo(said + (f" of trigger {trigger}" if trigger else ""))
     else:
-        _table(parked)
+        _table(parked, decided=decided)
 
 
 @in_doubt.command("show")
 @click.argument("id")
+@for_whom
 @of_a_history
 def show_parked(
     history: str | None,
@@ -67,19 +77,52 @@ def show_parked(
 ) -> None:
     """Show one parked message whole: why it is In Doubt, its headers, properties and body."""
     with _open(history, namespace) as store:
-        found = [one for one in store.in_doubt(trigger) if one.id == id]
-    if not found:
-        raise click.ClickException(f"no message {id!r} is In Doubt; see: jmsclient in-doubt list")
-    if len(found) > 1:
-        raise ConfigurationError(
-            f"{id!r} is In Doubt of {len(found)} triggers ({', '.join(one.trigger for one in found)}); give --trigger"
-        )
-    whole = _whole(found[0])
+        found = _find(store, trigger, id)
+    whole = _whole(found)
     if form == "json":
         click.echo(json.dumps(whole, indent=2, default=_bytes_as_text))
         return
     for name, value in whole.items():
         click.echo(f"{name:<15} {printable(_shown(value))}")
+
+
+@in_doubt.command("decide")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--new", "decision", flag_value="new", help="Nothing of it was done: have a worker run it.")
+@click.option("--duplicate", "decision", flag_value="duplicate", help="It was done: settle it, do not run it.")
+@click.option("--by", metavar="WHO", help="Who decides, kept with the message.  [default: the user that runs this]")
+@of_a_history
+def decide_parked(
+    history: str | None, namespace: str, trigger: str | None, *, ids: tuple[str, ...], decision: str | None, by: str | None
+) -> None:
+    """Decide about parked messages. A worker of the trigger looks for decisions every 5 s and carries them out."""
+    if decision is None:
+        raise click.UsageError("say what it is: --new has it run, --duplicate has it settled")
+    who = by if by is not None else f"{getpass.getuser()}@{socket.gethostname()}"
+    with _open(history, namespace) as store:
+        found = [_find(store, trigger, id_) for id_ in ids]  # all or, where one cannot be found, none
+        for one in found:
+            store.decide(one.trigger, one.id, decision, who, source=one.source)
+            click.echo(f"{printable(one.trigger)} {printable(one.id)}: {decision}, decided by {printable(who)}")
+
+
+def _find(store: DocumentHistory, trigger: str | None, id_: str) -> ParkedMessage:
+    """The one parked message that is meant, undecided or decided. Raises where there is none, or more than one."""
+    from jmsclient.history.contract import stored_id
+
+    names = (id_, stored_id(id_))
+    listed = {(one.trigger, one.source): one for one in store.in_doubt(trigger) if one.id in names}
+    listed |= {(one.trigger, one.source): one for one in store.decided(trigger, limit=MANY) if one.id in names}
+    found = list(listed.values())
+    if not found:
+        raise click.ClickException(f"no message {id_!r} is In Doubt; see: jmsclient in-doubt list")
+    triggers = {one.trigger for one in found}
+    if len(triggers) > 1:
+        raise ConfigurationError(f"{id_!r} is In Doubt of {len(triggers)} triggers ({', '.join(sorted(triggers))}); give --trigger")
+    if len(found) > 1:
+        sources = ", ".join(sorted(one.source for one in found))
+        raise ConfigurationError(f"{id_!r} is parked with several sources of ids ({sources}); decide it from Python, with source=")
+    return found[0]
 
 
 def _open(url: str | None, namespace: str) -> DocumentHistory:
@@ -108,6 +151,9 @@ def _summary(one: ParkedMessage) -> dict[str, Any]:
         "age": round(one.age, 3),
         "copies": one.copies,
         "owner": one.owner,
+        "decision": one.decision,
+        "decided_by": one.decided_by,
+        "decided": None if one.decision is None else round(one.decided, 3),
     }
 
 
@@ -131,7 +177,7 @@ def _whole(one: ParkedMessage) -> dict[str, Any]:
     }
 
 
-def _table(parked: list[ParkedMessage]) -> None:
+def _table(parked: list[ParkedMessage], *, decided: bool) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -139,9 +185,11 @@ def _table(parked: list[ParkedMessage]) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)
-    table = Table("trigger", "id", "reason", "count", "age", "copies", box=None, pad_edge=False)
+    more = ("decision", "by", "decided") if decided else ()
+    table = Table("trigger", "id", "reason", "count", "age", "copies", *more, box=None, pad_edge=False)
     for one in parked:
-        cells = (one.trigger, one.id, one.reason, str(one.delivery_count), f"{one.age:.0f} s", str(one.copies))
+        cells = [one.trigger, one.id, one.reason, str(one.delivery_count), f"{one.age:.0f} s", str(one.copies)]
+        cells += [one.decision or "", one.decided_by or "", f"{one.decided:.0f} s"] if decided else []
         table.add_row(*[Text(printable(cell)) for cell in cells])
     console.print(table)
 

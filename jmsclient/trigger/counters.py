@@ -19,6 +19,7 @@ class Counters:
     id_reused: int = 0
     no_id: int = 0
     parked: int = 0
+    decided: int = 0
     completed: int = 0
     failed: int = 0
     dead_lettered: int = 0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from jmsclient.destination import Destination
 from jmsclient.errors import IllegalStateError, MessageFormatError
 from jmsclient.events import emit
-from jmsclient.history.contract import new_token, stored_id
+from jmsclient.history.contract import ParkedMessage, new_token, stored_id
 from jmsclient.history.entries import Claim, Reply, State
 from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
@@ -102,10 +102,18 @@ class Deciding:
         work = Work(arrival, message, key[0], key[1], new_token())
         self.claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
 
+    def consider_parked(self, arrival: Arrival) -> None:
+        """A stored copy that somebody decided about: claimed under the id that it is parked with."""
+        parked: ParkedMessage = arrival.tag
+        message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
+        work = Work(arrival, message, parked.id, parked.source, new_token())
+        work.parked = parked
+        self.claim(work, take_over=self._declaration.options.abandoned == "retry")
+
     def claim(self, work: Work, *, take_over: bool) -> None:
         assert self._desk.ledger is not None
         if self.outage.decides:
-            self.outage.decide(work)
+            self._undecidable(work)
             return
         declaration = self._declaration
         self.claiming[work.token] = work
@@ -115,18 +123,32 @@ class Deciding:
             history_ttl=declaration.history_ttl,
             delivery_count=work.arrival.delivery_count,
             take_over=take_over,
+            despite_loss=work.question is not None or declaration.in_doubt == "run",  # somebody said that it may run (TR-53)
             owner=self._worker,
+            decided=work.parked is not None,
         )
         self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply), lambda: self._claim_unanswered(work))
 
+    def _undecidable(self, work: Work) -> None:
+        """Without its history a message is decided as `history_unavailable` says; a stored copy stays where it is."""
+        if work.parked is not None:
+            self._desk.give_back(work, RELEASE)
+        else:
+            self.outage.decide(work)
+
     def _claim_unanswered(self, work: Work) -> None:
         del self.claiming[work.token]
-        self.outage.unclaimed(work)
+        if work.parked is not None:
+            self._desk.give_back(work, RELEASE)
+        else:
+            self.outage.unclaimed(work)
 
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         del self.claiming[work.token]
         if not reply.done:
-            if work.question is not None:  # the resolver said NEW, and somebody else was faster (TR-55)
+            if work.parked is not None and reply.entry is None:  # settled, and forgotten, since it was found
+                self._desk.give_back(work, RELEASE)
+            elif work.question is not None:  # the resolver said NEW, and somebody else was faster (TR-55)
                 work.question = None
                 self.decided(work, self._classify(work, reply, has_history=True, has_resolver=False))
             else:
@@ -135,6 +157,8 @@ class Deciding:
         self._leases.begin(work, reply)
         if reply.entry is not None and reply.entry.state is State.PROCESSING:
             self._desk.counters.abandoned += 1
+        if work.parked is not None:
+            self._tell_decision(work)
         self.decided(work, New(reply.attempt))
 
     def _classify(self, work: Work, reply: Reply | None, *, has_history: bool, has_resolver: bool | None = None) -> Decision:
@@ -159,6 +183,12 @@ class Deciding:
                 work.claimed = True
                 self._desk.keep(work)
                 self.failing.dead_letter(work, "unfinished", None)
+            case Duplicate() if work.parked is not None and work.entry is not None and work.entry.state is State.IN_DOUBT:
+                self._tell_decision(work)
+                work.token = work.entry.token
+                work.claimed = True
+                self._desk.keep(work)
+                self._desk.complete(work, "decided: duplicate")
             case Duplicate():
                 self._desk.counters.duplicate += 1
                 self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
@@ -172,7 +202,7 @@ class Deciding:
 
     def _new(self, work: Work) -> None:
         self._desk.keep(work)
-        if work.arrival.delivery_count > self._declaration.max_deliveries:  # TR-58
+        if work.arrival.delivery_count > self._declaration.max_deliveries and work.parked is None:  # TR-58; unless decided
             self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
             self.failing.dead_letter(work, "delivery_limit", None)
             return
@@ -184,11 +214,17 @@ class Deciding:
 
     def _moved_on(self, work: Work, reply: Reply) -> None:
         """The entry changed between decision and parking: decide again, without asking the resolver a second time (TR-56)."""
+        if work.parked is not None:
+            self._desk.give_back(work, RELEASE)
+            return
         decision = self._classify(work, reply, has_history=True, has_resolver=False)
         settled = isinstance(decision, Duplicate | InProgress)
         self.decided(work, decision if settled else InProgress(MOVED_ON_PAUSE))
 
     def _in_progress(self, work: Work, until: float) -> None:
+        if work.parked is not None:  # another worker has it
+            self._desk.give_back(work, RELEASE)
+            return
         self._desk.counters.in_progress += 1
         if self._declaration.in_progress == "in_doubt":
             self._in_doubt.carry_out(work, "in_progress", self.failing)
@@ -199,6 +235,14 @@ class Deciding:
             self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
             return
         self._held.add(work.arrival, delay)
+
+    def _tell_decision(self, work: Work) -> None:
+        """What is carried out, and who decided it."""
+        entry = work.entry
+        assert entry is not None
+        self._desk.counters.decided += 1
+        text = f"was decided to be {entry.decision} by {entry.decided_by}: carried out"
+        self._desk.tell("decision", work, logging.INFO, text, answer=entry.decision, by=entry.decided_by)
 
     def _tell_no_id(self, message: Message) -> None:
         self._desk.counters.no_id += 1

@@ -120,7 +120,7 @@ def _by_entry(entry: Entry, has_resolver: bool, run_abandoned: bool, body_hash: 
         case State.FAILED:
             return Duplicate(unfinished=True)
         case State.IN_DOUBT:
-            return InDoubt("parked")
+            return Duplicate() if entry.decision == "duplicate" else InDoubt("parked")
     if entry.lease_alive:
         return InProgress(entry.lease_left)
     if entry.state is State.RETRYING or run_abandoned:

@@ -138,6 +138,7 @@ class Desk:
         *,
         error: BaseException | None = None,
         answer: str | None = None,
+        by: str | None = None,
     ) -> None:
         """One event about one message; `text` goes on after "message ID"."""
         if wanted("trigger", level):
@@ -153,4 +154,5 @@ class Desk:
                 attempt=work.attempt,
                 error_type=type(error).__name__ if error else None,
                 answer=answer,
+                by=by,
             )

@@ -51,6 +51,8 @@ class Failing:
         match desk.declaration.on_error:
             case "dead_letter":
                 self.dead_letter(work, "handler_failed", error)
+            case "redeliver" if work.parked is not None:  # no provider would limit or delay it: back to whoever decides
+                self._park(work, "failed")
             case "redeliver":
                 self.redeliver(work, error)
             case "acknowledge":
@@ -72,7 +74,7 @@ class Failing:
                 State.FAILED,
                 lambda: self.copy(work, reason, error, then=lambda: desk.complete(work, "failed")),
             )
-        elif self._rejects:
+        elif self._rejects and work.parked is None:  # the provider has no copy to reject
             desk.release(work, State.FAILED, lambda: self._reject(work, reason, error))
         else:
             self._park(work, "failed")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from jmsclient.envelope import encode
 from jmsclient.history.contract import new_token
 from jmsclient.history.entries import Park, Reply
-from jmsclient.transport.contract import RETRY
+from jmsclient.transport.contract import RELEASE, RETRY
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failing import Failing
 from jmsclient.trigger.work import Work
@@ -26,10 +26,14 @@ class InDoubtMessages:
         self._moved_on = moved_on
 
     def carry_out(self, work: Work, reason: str, failing: Failing) -> None:
-        """Do what the policy says. `reason` is `parked` for a further copy of a parked message, which is counted only."""
+        """Do what the policy says. `reason` is `parked` for a further copy of a parked message, which is counted only. A parked
+        copy that is In Doubt again is parked again, whatever the policy: the history has the only one."""
         desk = self._desk
         desk.keep(work)
-        policy = desk.declaration.policy
+        if work.parked is not None and reason == "parked":  # somebody else parked it again since it was found
+            desk.give_back(work, RELEASE)
+            return
+        policy = desk.declaration.policy if work.parked is None else "park"
         if reason != "parked":
             desk.counters.in_doubt += 1
             desk.tell("in_doubt", work, logging.WARNING, f"is In Doubt ({reason}): {policy}")

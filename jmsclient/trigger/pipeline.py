@@ -5,8 +5,8 @@ are free, asks the history once for completions and next claims together, settle
 results; a completion never waits for a next message. Source: architecture.md "Triggers"; rules TR-28, TR-37, TR-57, TR-59,
 TR-61, TR-62, TR-66, TR-67.
 
-Every delivery is at any time in exactly one of these: the buffer, `_claiming` (the history is asked), the desk's `running`, `_held`
-(decided again later), `_late` (it came although demand was taken back), or settled.
+Every delivery is at any time in exactly one of these: the buffer (or the history, as a parked copy), `_claiming` (the history is
+asked), the desk's `running`, `_held` (decided again later), `_late` (it came although demand was taken back), or settled.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from jmsclient.events import emit
 from jmsclient.intake import Intake
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, RETRY, Arrival
+from jmsclient.trigger.carrying_out import CarryingOut
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.deciding import Deciding
 from jmsclient.trigger.declaration import Declaration
@@ -84,6 +85,7 @@ class Pipeline:
         self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock)
         self._held = Held(self._desk)
+        self._carrying_out = CarryingOut(self._desk)
         self._leases = Leases(self._desk)
         self._suspension = Suspension(self._desk)
         self._monitor = Monitor(self._desk, self._suspension, bell, recovered=on_recovered or (lambda: self.resume("monitor")))
@@ -224,7 +226,7 @@ class Pipeline:
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
         due = self._leases.due() + self._retries.due() + self._resolving.due() + self._held.due()
-        due += self._outage.due() + self._monitor.due()
+        due += self._outage.due() + self._monitor.due() + self._carrying_out.due()
         if self._cancelled_at is not None:
             due.append(self._cancelled_at + LAST_MOMENT)
         elif self._stopping and self._stop_deadline is not None:
@@ -234,9 +236,12 @@ class Pipeline:
     # -- taking -----------------------------------------------------------------------------------------------------
 
     def _take(self, now: float) -> None:
-        """As many messages as handlers are free: held ones that are due first, then the buffer's."""
+        """As many messages as handlers are free: decided copies and held ones that are due first, then the buffer's."""
         if self._withheld():
             return
+        if self._carrying_out and not self._desk.stopping:
+            for arrival in self._carrying_out.take(self._free()):
+                self._deciding.consider_parked(arrival)
         free = self._free()
         arrivals = self._held.take(now, free)
         if free > len(arrivals) and not self._behind_head():
@@ -264,7 +269,10 @@ class Pipeline:
 
     def _could_take(self) -> bool:
         """Another turn would take a message: what this turn took was settled without a handler."""
-        return not self._withheld() and not self._behind_head() and self._intake.buffered > 0 and self._free() > 0
+        if self._withheld() or self._free() <= 0:
+            return False
+        buffered = self._intake.buffered > 0 and not self._behind_head()
+        return buffered or (bool(self._carrying_out) and not self._desk.stopping)
 
     def _suspend(self, why: str) -> None:
         self._suspension.begin(RETRY_FAILURE, f"retries are used up ({why})")
@@ -306,6 +314,7 @@ class Pipeline:
         self._leases.watch(now)
         self._retries.watch(now)
         self._resolving.watch(now)
+        self._carrying_out.watch(now)
         held = self._held.due()
         if held and held[0] <= now and not self._stopping and not self._suspension:
             self._intake.start()
@@ -317,7 +326,8 @@ class Pipeline:
             return
         ready = self._ready.copy()
         self._ready.clear()
-        self._intake.handing_over([work.arrival for work in ready if work.question is None and not work.retries])
+        shown = [work.arrival for work in ready if work.question is None and not work.retries and work.parked is None]
+        self._intake.handing_over(shown)
         self._busy += len(ready)
         self._handlers.start(ready)
 

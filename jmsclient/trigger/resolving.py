@@ -106,6 +106,7 @@ class Resolving:
         self._failed(work, "resolver_timed_out", "the resolver took too long")
         stand_in = Work(work.arrival, work.message, work.id, work.source, work.token)
         stand_in.entry = work.entry
+        stand_in.parked = work.parked
         work.given_up = True
         self._in_doubt(stand_in, "resolver_timed_out")
 

@@ -106,6 +106,7 @@ class Retries:
             history_ttl=desk.declaration.history_ttl,
             delivery_count=work.arrival.delivery_count,
             take_over=take_over,
+            despite_loss=take_over,
             owner=self._worker,
         )
         # Not confirmed, it is asked again: the token is the one that this work has had all along.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from jmsclient.history.contract import ParkedMessage
 from jmsclient.history.entries import Entry
 from jmsclient.message import Message
 from jmsclient.transport.contract import Arrival
@@ -16,7 +17,7 @@ from jmsclient.trigger.decision import AskResolver
 
 class Work:
     """`id` and `source` are None where the message has no id or is not checked; `token` owns its claim while `claimed`;
-    `unrecorded` runs although the history cannot be asked."""
+    `unrecorded` runs although the history cannot be asked; `parked` is the stored copy that it was made from (TR-34)."""
 
     __slots__ = (
         "answer",
@@ -30,6 +31,7 @@ class Work:
         "id",
         "lease_until",
         "message",
+        "parked",
         "question",
         "renew_at",
         "renew_until",
@@ -62,3 +64,4 @@ class Work:
         self.answer: Any = None
         self.given_up = False
         self.unrecorded = False
+        self.parked: ParkedMessage | None = None

@@ -1,8 +1,9 @@
-"""`jmsclient in-doubt list|show`: what is parked, for people and for programs (TR-34)."""
+"""`jmsclient in-doubt list|show|decide`: what is parked, and what becomes of it, for people and for programs (TR-34)."""
 
 from __future__ import annotations
 
 import json
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,3 +108,65 @@ def test_a_file_that_is_no_history_is_left_alone(jmsclient: CommandLine) -> None
     assert done.stderr.count("\n") == 1
     assert "history.db" in done.stderr
     assert path.read_bytes() == before
+
+
+def test_decide_is_kept_with_who_and_when(parked: CommandLine) -> None:
+    done = parked("in-doubt", "decide", "order-17", "--new", "--by", "ada", "--trigger", "billing", *HISTORY)
+    assert (done.returncode, done.stdout) == (0, "billing order-17: new, decided by ada\n"), done.stderr
+    again = parked("in-doubt", "decide", "order-[18]", "--duplicate", *HISTORY)
+    assert again.returncode == 0, again.stderr
+    listed = parked("in-doubt", "list", "--format", "json", *HISTORY)
+    assert [(one["trigger"], one["id"]) for one in json.loads(listed.stdout)] == [("queue:///orders", "order-17")]
+    decided = parked("in-doubt", "list", "--decided", "--format", "json", *HISTORY)
+    by_id = {one["id"]: one for one in json.loads(decided.stdout)}
+    assert (by_id["order-17"]["decision"], by_id["order-17"]["decided_by"]) == ("new", "ada")
+    assert by_id["order-17"]["decided"] >= 0
+    assert by_id["order-[18]"]["decision"] == "duplicate"
+    assert "@" in by_id["order-[18]"]["decided_by"]
+    head, *rows = parked("in-doubt", "list", "--decided", *HISTORY).stdout.splitlines()
+    assert head.split() == ["trigger", "id", "reason", "count", "age", "copies", "decision", "by", "decided"]
+    assert len(rows) == 2
+    shown = parked("in-doubt", "show", "order-17", "--trigger", "billing", "--format", "json", *HISTORY)
+    assert json.loads(shown.stdout)["decided_by"] == "ada"
+
+
+def test_decide_needs_to_be_told_what(parked: CommandLine) -> None:
+    done = parked("in-doubt", "decide", "order-[18]", *HISTORY)
+    assert done.returncode == 2
+    assert "--new" in done.stderr
+    assert "--duplicate" in done.stderr
+
+
+def test_decide_of_several_of_which_one_is_unknown_decides_none(parked: CommandLine) -> None:
+    done = parked("in-doubt", "decide", "order-[18]", "order-99", "--new", *HISTORY)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "order-99" in done.stderr
+    assert parked("in-doubt", "list", "--decided", *HISTORY).stdout == "nothing decided waits\n"
+
+
+def test_a_running_worker_carries_decisions_out(jmsclient: CommandLine) -> None:
+    park(jmsclient, "queue:///orders", "order-17")
+    park(jmsclient, "queue:///orders", "order-18")
+    jmsclient.write(
+        "app.py",
+        """
+from jmsclient import Worker
+
+worker = Worker("embedded:in-doubt?private=yes", history="sqlite:history.db")
+
+
+@worker.trigger("queue:///orders")
+def book(body: str) -> None:
+    print("booked", body, flush=True)
+""",
+    )
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("runs queue:///orders")
+    for key, decision in (("order-17", "--new"), ("order-18", "--duplicate")):
+        assert jmsclient("in-doubt", "decide", key, decision, *HISTORY).returncode == 0
+    running.wait_for("booked tea")
+    running.wait_for("was decided to be", times=2)
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0
+    assert running.text().count("booked") == 1
+    assert jmsclient("in-doubt", "list", "--decided", *HISTORY).stdout == "nothing decided waits\n"

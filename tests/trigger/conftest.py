@@ -64,6 +64,11 @@ class Switchable(DocumentHistory):
     def in_doubt(self, trigger: str | None = None) -> Any:
         return self.inner.in_doubt(trigger)
 
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> Any:
+        if self.off is not None:
+            raise HistoryUnavailableError("switched off")
+        return self.inner.decided(trigger, limit=limit)
+
     def purge_expired(self) -> int:
         return self.inner.purge_expired()
 

@@ -1,7 +1,8 @@
 """Run as a program by test_kill.py: one worker that kills itself with SIGKILL at a named step of a delivery, or runs to the end.
 
 Arguments: store, history URL, effects file, trigger name, step (`before_claim`, `after_claim`, `after_effect`,
-`after_complete`, `never`). Prints the trigger's counters as JSON when it ends by itself.
+`after_complete`, `never`), and how many seconds it waits at most for something to happen. Prints the trigger's counters as
+JSON when it ends by itself.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
+import jmsclient.trigger.carrying_out
 from jmsclient import Delivery, Worker
 from jmsclient.history import Claim, Complete, DocumentHistory, Entry, ParkedMessage, Reply, open_history
 from jmsclient.history.entries import Command
 
 LEASE = 0.4
+jmsclient.trigger.carrying_out.LOOK_INTERVAL = 0.1
 
 
 def die() -> None:
@@ -49,6 +52,9 @@ class DyingHistory(DocumentHistory):
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
         return self._history.in_doubt(trigger)
 
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
+        return self._history.decided(trigger, limit=limit)
+
     def purge_expired(self) -> int:
         return self._history.purge_expired()
 
@@ -59,7 +65,7 @@ class DyingHistory(DocumentHistory):
         self._history.close()
 
 
-def main(store: str, history_url: str, effects: str, trigger: str, step: str) -> None:
+def main(store: str, history_url: str, effects: str, trigger: str, step: str, patience: str = "10") -> None:
     history = DyingHistory(open_history(history_url), step)
     worker = Worker(f"embedded:kill?store={store}", history=history)
 
@@ -72,7 +78,7 @@ def main(store: str, history_url: str, effects: str, trigger: str, step: str) ->
 
     with worker:
         counters = worker.triggers[trigger].pipeline.counters
-        end = time.monotonic() + 10
+        end = time.monotonic() + float(patience)
         while time.monotonic() < end and not (counters.completed or counters.duplicate or counters.parked):
             time.sleep(0.02)
         time.sleep(0.2)  # what would still come would be a fault
