@@ -116,7 +116,7 @@ class MessageProducer:
         if extras:
             _add(made[0], properties, correlation_id, reply_to, type)
         message_id = self._send(sending, made)[0].message_id
-        if type(given) is not str and isinstance(given, Message) and isinstance(given.content, PlainContent):
+        if given.__class__ is not str and isinstance(given, Message) and isinstance(given.content, PlainContent):
             _mark_as_sent(given.content, made[0])
         return message_id
 
