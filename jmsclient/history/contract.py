@@ -76,6 +76,13 @@ class DocumentHistory(ABC):
     durable: bool = False
     namespace: str = "default"
 
+    def check(self, *, strict: bool = False) -> None:  # noqa: B027  most stores have nothing to look at
+        """Look at the store before it is used, and warn by an event where its settings endanger what it keeps (TR-51, TR-52).
+
+        With `strict` they raise ConfigurationError, as what cannot work does in any case. A store that does not answer is no error
+        here (TR-49).
+        """
+
     @abstractmethod
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
         """Carry out a group in order, each atomically, and answer each in the same order.

@@ -80,9 +80,10 @@ class Claim(Command):
     """Say *started*, if nothing forbids it, and learn what was there before: one atomic step (TR-38).
 
     Claims: no entry (unless the store is `cautious` and `delivery_count` is not 1), and `retrying` whose lease is over or that
-    this token left. With `take_over` also an abandoned `processing` (TR-36, TR-55). An entry with another body hash or of
-    another version is never claimed. Repeated with the same token it answers as the first time. `lease` None: locked until the
-    entry's history_ttl is over; zero or past: over at once (TR-41). With `decided` also a parked copy that was decided to be
+    this token left. With `take_over` also an abandoned `processing` (TR-36, TR-55). With `despite_loss` a cautious store is no
+    hindrance: somebody has said that it is New (TR-53). An entry with another body hash or of another version is never claimed.
+    Repeated with the same token it answers as the first time. `lease` None: locked until the entry's history_ttl is over; zero or
+    past: over at once (TR-41). With `decided` also a parked copy that was decided to be
     New: of all who carry the decision out, one claims it, and the copy stays until it is completed (TR-34).
     """
 
@@ -92,6 +93,12 @@ class Claim(Command):
     owner: str | None = None
     body_hash: bytes | None = None
     decided: bool = False
+    despite_loss: bool = False
+
+    @property
+    def undeterred(self) -> bool:
+        """A cautious store does not keep it from claiming where there is no entry."""
+        return self.despite_loss or self.delivery_count == 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -286,7 +293,7 @@ def _claim(stored: Stored | None, command: Claim, now: float, cautious: bool) ->
 
 def _may_claim(stored: Stored | None, command: Claim, now: float, cautious: bool) -> bool:
     if stored is None:
-        return command.take_over or not cautious or command.delivery_count == 1
+        return not command.decided and (command.undeterred or not cautious)
     if stored.version != VERSION:
         return False
     if command.body_hash is not None and stored.body_hash not in (None, command.body_hash):

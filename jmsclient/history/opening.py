@@ -1,4 +1,4 @@
-"""From a history URL to a history: `memory:`, `sqlite:PATH`, `redis://…`, `rediss://…`.
+"""From a history URL to a history: `memory:`, `sqlite:PATH`, `redis://…` (TLS: `rediss://…`), `redis+sentinel://…`, `redis+cluster://…`.
 
 Must not know how a history keeps anything. No secret enters an error (O09). Source: api.md, "History URLs"; rule TR-33.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from jmsclient.errors import ConfigurationError
 from jmsclient.history.contract import DocumentHistory
 
-KINDS = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB"
+KINDS = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, redis+sentinel://HOST:PORT,…/SERVICE, redis+cluster://HOST:PORT,…"
 
 
 def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
@@ -27,7 +27,7 @@ def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
             return _memory(rest, namespace)
         case "sqlite":
             return _sqlite(rest, namespace)
-        case "redis" | "rediss":
+        case "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster":
             return _redis(url, namespace)
     raise ConfigurationError(f"history {without_secrets(url)!r}: unknown kind {scheme if colon else ''!r}; expected {KINDS}")
 

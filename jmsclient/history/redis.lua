@@ -1,12 +1,17 @@
 -- The transitions of jmsclient/history/entries.py for a group of commands, in one atomic call; the same tests hold both.
 --
--- KEYS: the set of triggers with parked messages; then for each trigger of the group the index of its parked messages (a sorted
---   set by time, in which the time of a decided one is negative); then the entries, one hash each.
--- ARGV: the number of triggers; then for each command its verb, which trigger, which entry, token, history_ttl in ms, and:
---   claim: lease, take_over, owner, body hash, decided    complete: outcome    release: state or '', lease, reason
---   renew: lease    park: reason, delivery count, owner, envelope    decide: decision, by
+-- KEYS: the set of triggers with parked messages; the mark; then for each trigger of the group the index of its parked messages (a
+--   sorted set by time, in which the time of a decided one is negative); then the entries, one hash each.
+-- ARGV: the number of triggers; the server's run id; 1 to write in any case, so that a WAIT after this covers what was read; then
+--   for each command its verb, which trigger, which entry, token, history_ttl in ms, and:
+--   claim: lease, take_over, owner, body hash, decided, 1 where a lost store is no hindrance    complete: outcome
+--   release: state or '', lease, reason    renew: lease    park: reason, delivery count, owner, envelope    decide: decision, by
 --   Leases are microseconds from now, '' for none given. What may be absent is '' for absent, else '=' and the value.
--- Answers: the server's time in microseconds, then for each command {done, lease lost, fencing token, attempt, token, entry}.
+-- Answers: {the server's time in microseconds, 1 for a missing mark and 2 for a changed one}, then for each command {done, lease
+--   lost, fencing token, attempt, token, entry} and for a claim 1 where the store is cautious.
+--
+-- The mark (TR-53), a hash without time to live: r the run id, l when something was lost, c written for a WAIT. A claim is cautious
+--   for its history_ttl after that.
 --
 -- Fields of an entry: s state, t token, f fencing token, l lease until, a attempt, c created (started), u updated, o outcome,
 --   r reason, w who (owner), h body hash, n copies, v version, y left by; b and such a letter: what a claim was made over;
@@ -25,7 +30,19 @@ local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local function text(number) return string.format('%.0f', number) end
 
 local NOW = text(now)
-local cursor = 1
+local RUN = ARGV[2]
+local cursor = 3
+
+-- What has no mark, or the mark of another run, may have lost what it knew.
+local mark = redis.call('HMGET', KEYS[2], 'r', 'l')
+local lost_at = tonumber(mark[2] or '')
+local found = (not lost_at and 1) or (mark[1] ~= RUN and 2) or 0
+if found > 0 then
+  redis.call('HSET', KEYS[2], 'r', RUN, 'l', NOW)
+  lost_at = now
+elseif ARGV[3] == '1' then
+  redis.call('HSET', KEYS[2], 'c', NOW)
+end
 
 local function take()
   cursor = cursor + 1
@@ -142,8 +159,13 @@ end
 
 local verbs = {}
 
-local function may_claim(entry, token, take_over, hash, decided)
-  if not entry then return true end
+local function claimed(answer, cautious)
+  answer[7] = cautious and 1 or 0
+  return answer
+end
+
+local function may_claim(entry, token, take_over, hash, decided, deterred)
+  if not entry then return not deterred and not decided end
   if entry.v ~= VERSION or (hash and entry.h and entry.h ~= hash) then return false end
   if entry.s == 'retrying' then return entry.locked <= now or entry.t == token end
   if entry.s == 'in_doubt' then return decided and entry.k == 'new' end
@@ -152,15 +174,19 @@ end
 
 function verbs.claim(key, index, token, ttl)
   local given, take_over, owner, hash, decided = take(), take() == '1', optional(take()), optional(take()), take() == '1'
+  local undeterred = take() == '1'
+  local cautious = now < lost_at + tonumber(ttl) * 1000
   local entry = load(key)
   local lease = lease_of(entry, given, ttl)
   if entry and entry.v == VERSION and entry.s == 'processing' and entry.t == token then
     local answer = owned(entry, seen(before_of(key, entry)))
     redis.call('HSET', key, 'l', lease, 'u', NOW)
     live(key, entry, ttl)
-    return answer
+    return claimed(answer, cautious)
   end
-  if not may_claim(entry, token, take_over, hash, decided) then return refused(entry) end
+  if not may_claim(entry, token, take_over, hash, decided, cautious and not undeterred) then
+    return claimed(refused(entry), cautious)
+  end
   local attempt = entry and tonumber(entry.a) + 1 or 1
   local fields = begun(token, entry, attempt, lease)
   put(fields, 'w', owner)
@@ -172,7 +198,7 @@ function verbs.claim(key, index, token, ttl)
   end
   redis.call('HSET', key, unpack(fields))
   live(key, entry, ttl)
-  return {1, 0, tonumber(fields[6]), attempt, token, seen(entry)}
+  return claimed({1, 0, tonumber(fields[6]), attempt, token, seen(entry)}, cautious)
 end
 
 function verbs.complete(key, index, token, ttl)
@@ -276,9 +302,9 @@ function verbs.decide(key, index, token, ttl)
 end
 
 local triggers = tonumber(ARGV[1])
-local answers = {NOW}
+local answers = {{NOW, found}}
 while cursor < #ARGV do
-  local verb, index, key = verbs[take()], KEYS[1 + tonumber(take())], KEYS[1 + triggers + tonumber(take())]
+  local verb, index, key = verbs[take()], KEYS[2 + tonumber(take())], KEYS[2 + triggers + tonumber(take())]
   local token, ttl = take(), take()
   answers[#answers + 1] = verb(key, index, token, ttl)
 end

@@ -1,133 +1,131 @@
-"""A history on a Redis server, shared by every worker that reaches it. Durable: messages may be parked in it.
+"""A history on Redis or Valkey, shared by every worker that reaches it. Durable: messages may be parked in it.
 
-Owns the keys, the talk with the server and its time limit; the script beside this file repeats the transitions of `entries`. One
-key a message and one EVALSHA a group; no function library on the server, where two client versions would overwrite each
-other's. Time is the server's (TR-43), expiry too. redis-py's own retries are off: the caller repeats with the same token (TR-39).
-All keys of one trigger carry one hash tag, so that a group and the list of what is parked stay in one slot of a cluster
-(TR-33). Source: rules TR-33, TR-34, TR-38 to TR-44, TR-49.
+Owns how a group becomes script calls; the script beside this file repeats the transitions of `entries`, `redis_format` has the
+keys and fields, `redis_servers` the connections. One key a message and one EVALSHA a group (on a cluster one a slot, all written
+before any answer is read); no function library on the server, where two client versions would overwrite each other's. Time is the
+server's (TR-43), expiry too. redis-py's own retries are off: the caller repeats with the same token (TR-39).
+Source: rules TR-33, TR-34, TR-38 to TR-44, TR-49, TR-51 to TR-53.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote, urlsplit
 
 import redis
-from redis.backoff import NoBackoff
-from redis.connection import ConnectionPool, parse_url
-from redis.retry import Retry
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history.contract import DocumentHistory, ParkedMessage
-from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import Command, Entry, Reply
+from jmsclient.history.redis_address import Confirm, parse_address
+from jmsclient.history.redis_format import (
+    COPY,
+    SHOWN,
+    VERBS,
+    Keys,
+    arguments_of,
+    entry_looked_up,
+    milliseconds,
+    parked_of,
+    reply_of,
+    to_carry_out,
+    undecided,
+)
+from jmsclient.history.redis_servers import Connections, OneServer, Question, Servers, open_servers, receive, send
+from jmsclient.history.redis_watch import Confirming, Eviction, Loss, unavailable
 
-OPERATION_TIMEOUT = 2.0
 SCRIPT = Path(__file__).with_name("redis.lua").read_bytes()
 SHA = hashlib.sha1(SCRIPT).hexdigest()  # noqa: S324  the name Redis gives a script
-PREFIX = "jmsclient"
-LONGEST = 1e9
-"""Seconds: longer leases and lives are cut to it, about 31 years, so that times stay whole numbers in a script."""
 READ_AT_ONCE = 100
-_SHOWN = ("s", "t", "f", "l", "a", "c", "u", "o", "r", "w", "h", "n", "v", "k", "q", "z")
-_COPY = ("p", "r", "d", "n", "w", "a", "e", "k", "q", "z", "s", "l")
+TRIES = 3
+"""How often a group is asked while servers say that a slot has moved."""
 
 T = TypeVar("T")
 
 
 class RedisHistory(DocumentHistory):
-    """Thread-safe, as redis-py's pool is. `client` is a redis-py client that decodes nothing and repeats nothing; the history
-    closes it. `shown` stands for the server in errors, without secrets."""
+    """Thread-safe, as redis-py's pools are. `client` is a redis-py client that decodes nothing and repeats nothing, or a `Servers`;
+    the history closes it. `shown` stands for the server in errors, without secrets; `confirm` says when a write counts as made."""
 
     durable = True
 
-    def __init__(self, client: Any, *, namespace: str = "default", shown: str = "redis") -> None:
+    def __init__(self, client: Any, *, namespace: str = "default", shown: str = "redis", confirm: Confirm | None = None) -> None:
         self.namespace = namespace
-        self._client = client
+        self._servers: Servers = client if isinstance(client, Servers) else OneServer(client)
+        self._connections = Connections(self._servers)
+        self._keys = Keys(namespace, slotted=self._servers.slotted)
         self._shown = shown
+        self._confirming = Confirming(confirm or Confirm(), shown)
+        self._eviction = Eviction(self._connections, shown)
+        self._loss = Loss(shown)
         self._closed = False
-        self._triggers = f"{PREFIX}:triggers:{_escaped(namespace)}"
 
     @classmethod
     def from_url(cls, url: str, *, namespace: str = "default") -> RedisHistory:
-        """A history on the server that `url` names; connects when first used. Raises ConfigurationError, without secrets."""
+        """A history on the server or servers that `url` names; connects when first used. Raises ConfigurationError, without
+        secrets."""
+        address = parse_address(url)
+        return cls(open_servers(address), namespace=namespace, shown=address.shown, confirm=address.confirm)
+
+    def check(self, *, strict: bool = False) -> None:
+        """Eviction policy (TR-52) and what `confirm` needs (TR-51). A server that does not answer is looked at when it does."""
+        self._eviction.strict = self._eviction.strict or strict
         try:
-            settings = _settings(url)
-            pool = ConnectionPool(**settings)
-            pool.connection_class(**pool.connection_kwargs)  # not connected yet: only to see that the options are known
-        except (ValueError, TypeError):  # their text may hold a piece of the password
-            scheme = url.partition(":")[0]
-            raise ConfigurationError(
-                f"history {scheme + '://…'!r}: the URL cannot be read; expected {scheme}://[USER:PASSWORD@]HOST[:PORT][/DB], "
-                "user and password percent-encoded"
-            ) from None
-        host, port, database = settings.get("host", "localhost"), settings.get("port", 6379), settings.get("db", 0)
-        return cls(redis.Redis(connection_pool=pool), namespace=namespace, shown=f"redis {host}:{port}/{database}")
+            refusal = self._refusal()
+            policy = self._eviction.look()
+        except (redis.exceptions.RedisError, OSError):
+            return
+        if refusal is not None:
+            raise ConfigurationError(refusal)
+        if policy is not None and strict:
+            raise ConfigurationError(self._eviction.text(policy))
 
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
         if not commands:
             return []
-        triggers: dict[str, int] = {}
-        keys: list[bytes] = []
-        arguments: list[str | bytes | int] = []
-        for number, command in enumerate(commands, 1):
-            trigger = triggers.setdefault(command.trigger, len(triggers) + 1)
-            keys.append(self._key(command.trigger, command.source, command.id))
-            arguments += (_VERBS[type(command)], trigger, number, command.token, _milliseconds(command.history_ttl))
-            arguments += _details(command)
-        indexes = [self._index(trigger) for trigger in triggers]
-        count = 1 + len(indexes) + len(keys)
-        answers = self._call(lambda: self._evaluate(count, self._triggers, *indexes, *keys, len(triggers), *arguments))
-        now = int(answers[0])
-        return [_reply(answer, now) for answer in answers[1:]]
+        if self._eviction.due:
+            self._call(self._eviction.look)
+        parts = self._parts(commands)
+        replies: list[Reply | None] = [None] * len(commands)
+        for part, answers in zip(parts, self._call(lambda: self._evaluate(parts)), strict=True):
+            now, mark = answers[0]
+            if mark:
+                self._loss.noticed(mark)
+            for position, answer in zip(part.positions, answers[1:], strict=True):
+                replies[position] = reply_of(answer, int(now))
+        return replies  # type: ignore[return-value]  # each position is in one part
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
-        keys = [self._key(trigger, source, id_) for id_, source in ids]
+        keys = [self._keys.entry(trigger, source, id_) for id_, source in ids]
         if not keys:
             return []
-
-        def read() -> list[Any]:
-            with self._client.pipeline(transaction=False) as pipeline:
-                pipeline.execute_command("TIME")
-                for key in keys:
-                    pipeline.hmget(key, _SHOWN)
-                    pipeline.pttl(key)
-                return pipeline.execute(raise_on_error=False)  # type: ignore[no-any-return]
-
-        clock, *values = self._call(read)
-        if isinstance(clock, Exception):
-            raise HistoryUnavailableError(f"history {self._shown}: {clock}") from clock
-        now = int(clock[0]) * 1_000_000 + int(clock[1])
-        return [_looked_up(fields, left, now) for fields, left in zip(values[::2], values[1::2], strict=True)]
+        questions: list[Question] = [("TIME",)]
+        for key in keys:
+            questions += (("HMGET", key, *SHOWN), ("PTTL", key))
+        clock, *values = self._ask(self._keys.index(trigger), questions)
+        now = self._microseconds(clock)
+        return [entry_looked_up(fields, left, now) for fields, left in zip(values[::2], values[1::2], strict=True)]
 
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
-        indexes = [self._index(trigger)] if trigger is not None else self._call(lambda: self._client.smembers(self._triggers))
-        clock = self._call(lambda: self._client.execute_command("TIME"))
-        now = int(clock[0]) * 1_000_000 + int(clock[1])  # one for all, or ages of two triggers could not be compared
         parked: list[ParkedMessage] = []
-        for index in indexes:
-            keys = self._call(lambda index=index: self._client.zrange(index, 0, -1))  # type: ignore[misc]
-            for start in range(0, len(keys), READ_AT_ONCE):
-                parked += self._copies(keys[start : start + READ_AT_ONCE], now, _undecided)
+        started: int | None = None
+        for index in self._indexes(trigger):
+            clock, keys = self._ask(index, [("TIME",), ("ZRANGE", index, 0, -1)])
+            # One time for all, or ages of two triggers could not be compared.
+            started = now = self._microseconds(clock) if started is None or self._servers.slotted else started
+            parked += self._copies(index, keys, now, undecided)
         return sorted(parked, key=lambda one: -one.age)
 
     def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
-        indexes = [self._index(trigger)] if trigger is not None else self._call(lambda: self._client.smembers(self._triggers))
         parked: list[ParkedMessage] = []
-        for index in indexes:
-            asked = (index, "(0", "-inf", "LIMIT", 0, limit)
-            keys = self._call(lambda asked=asked: self._client.execute_command("ZREVRANGEBYSCORE", *asked))  # type: ignore[misc]
-            if not keys:
-                continue
-            clock = self._call(lambda: self._client.execute_command("TIME"))
-            now = int(clock[0]) * 1_000_000 + int(clock[1])
-            for start in range(0, len(keys), READ_AT_ONCE):
-                parked += self._copies(keys[start : start + READ_AT_ONCE], now, _to_carry_out)
+        for index in self._indexes(trigger):
+            clock, keys = self._ask(index, [("TIME",), ("ZREVRANGEBYSCORE", index, "(0", "-inf", "LIMIT", 0, limit)])
+            parked += self._copies(index, keys, self._microseconds(clock), to_carry_out)
         return sorted(parked, key=lambda one: -one.age)[:limit]
 
     def purge_expired(self) -> int:
@@ -136,43 +134,92 @@ class RedisHistory(DocumentHistory):
 
     def statistics(self) -> dict[str, int]:
         """Entries by state, by a walk over the server's keys: for people, not for a hot path."""
-        pattern = f"{PREFIX}:entry:{{{_escaped(self.namespace)}:*"
         counts: Counter[str] = Counter()
-        cursor = 0
-        seen: set[bytes] = set()
-        while True:
-            cursor, keys = self._call(lambda cursor=cursor: self._client.scan(cursor, match=pattern, count=1000))  # type: ignore[misc]
-            fresh = [key for key in keys if key not in seen]  # a walk may name a key twice
-            seen.update(fresh)
-            states = self._pipelined(fresh, lambda pipeline, key: pipeline.hget(key, "s"))
-            counts.update(state.decode() for state in states if isinstance(state, bytes))
-            if cursor == 0:
-                return dict(counts)
+        for pool in self._call(self._servers.pools):
+            seen: set[bytes] = set()
+            for keys in self._walk(pool, self._keys.entries):
+                fresh = [key for key in keys if key not in seen]  # a walk may name a key twice
+                seen.update(fresh)
+                states = self._states(pool, fresh)
+                counts.update(state.decode() for state in states if isinstance(state, bytes))
+        return dict(counts)
+
+    def _states(self, pool: Any, keys: Sequence[bytes]) -> list[Any]:
+        return self._call(lambda: self._connections.ask(pool, [("HGET", key, "s") for key in keys]))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._client.close()
-            self._client.connection_pool.disconnect()
+            self._servers.close()
 
     def __repr__(self) -> str:
         return f"RedisHistory({self._shown!r}, namespace={self.namespace!r})"
 
-    # -- keys -------------------------------------------------------------------------------------------------------
+    # -- a group ------------------------------------------------------------------------------------------------------
 
-    def _key(self, trigger: str, source: str, id_: str) -> bytes:
-        return _entry_prefix(self.namespace, trigger, source) + id_.encode("utf-8", "surrogatepass")
+    def _parts(self, commands: Sequence[Command]) -> list[_Part]:
+        """One script call for all; on a cluster one a trigger, whose keys are in one slot."""
+        parts: dict[str, _Part] = {}
+        for position, command in enumerate(commands):
+            name = command.trigger if self._servers.slotted else ""
+            part = parts.get(name)
+            if part is None:
+                part = parts[name] = _Part(self._keys, command.trigger)
+            part.add(position, command)
+        return list(parts.values())
 
-    def _index(self, trigger: str) -> bytes:
-        return f"{PREFIX}:parked:{{{_escaped(self.namespace)}:{_escaped(trigger)}}}".encode()
+    def _evaluate(self, parts: Sequence[_Part]) -> list[list[Any]]:
+        """Each part's answer, confirmed. Asked again where a server said that the slot has moved: tokens make that safe (TR-39)."""
+        for last in (False,) * (TRIES - 1) + (True,):
+            answers = self._ask_all(parts)
+            moved = [one for one, *_ in answers if isinstance(one, redis.exceptions.MovedError)]
+            if not moved or last:
+                break
+            self._servers.moved()
+        for first, *confirmations in answers:
+            if isinstance(first, Exception):
+                raise first
+            self._confirming.check(confirmations)
+        return [first for first, *_ in answers]
 
-    # -- the server -------------------------------------------------------------------------------------------------
+    def _ask_all(self, parts: Sequence[_Part]) -> list[list[Any]]:
+        """All parts are written before an answer is read; parts on one server share a connection."""
+        with ExitStack() as stack:
+            connections: dict[int, Any] = {}
+            asked: list[tuple[Any, _Part]] = []
+            for part in parts:
+                pool = self._servers.pool(part.mark)
+                connection = connections.get(id(pool))
+                if connection is None:
+                    connection = connections[id(pool)] = stack.enter_context(self._connections.on(pool))
+                send(connection, self._questions("EVALSHA", SHA, part, connection))
+                asked.append((connection, part))
+            number = 1 + len(self._confirming.questions)
+            answers = [receive(connection, number) for connection, _ in asked]
+            for position, (connection, part) in enumerate(asked):
+                if isinstance(answers[position][0], redis.exceptions.NoScriptError):  # a server that restarted, or never saw it
+                    send(connection, self._questions("EVAL", SCRIPT, part, connection))
+                    answers[position] = receive(connection, number)
+        return answers
 
-    def _evaluate(self, count: int, *rest: str | bytes | int) -> Any:
-        try:
-            return self._client.execute_command("EVALSHA", SHA, count, *rest)
-        except redis.exceptions.NoScriptError:  # a server that restarted, or has never seen us
-            return self._client.execute_command("EVAL", SCRIPT, count, *rest)
+    def _questions(self, verb: str, script: str | bytes, part: _Part, connection: Any) -> list[Question]:
+        server = self._connections.server(connection)
+        refusal = self._confirming.refusal(server)
+        if refusal is not None:
+            raise HistoryUnavailableError(refusal)
+        confirmed = self._confirming.questions
+        call = (verb, script, *part.keys_and_head(server.get("run_id", ""), bool(confirmed)), *part.arguments)
+        return [call, *confirmed]
+
+    def _refusal(self) -> str | None:
+        for pool in self._servers.pools():
+            with self._connections.on(pool) as connection:
+                refusal = self._confirming.refusal(self._connections.server(connection))
+            if refusal is not None:
+                return refusal
+        return None
+
+    # -- other questions ----------------------------------------------------------------------------------------------
 
     def _call(self, ask: Callable[[], T]) -> T:
         if self._closed:
@@ -180,170 +227,88 @@ class RedisHistory(DocumentHistory):
         try:
             return ask()
         except (redis.exceptions.RedisError, OSError) as error:
-            raise HistoryUnavailableError(f"history {self._shown}: {error}") from error
+            self._servers.moved()
+            raise unavailable(self._shown, error) from error
 
-    def _pipelined(self, keys: Sequence[bytes], add: Callable[[Any, bytes], Any]) -> list[Any]:
-        if not keys:
-            return []
+    def _ask(self, key: bytes | str, questions: Sequence[Question]) -> list[Any]:
+        """The answers of the server that has the key; errors about single keys are among them. Raises HistoryUnavailableError."""
 
-        def run() -> list[Any]:
-            with self._client.pipeline(transaction=False) as pipeline:
-                for key in keys:
-                    add(pipeline, key)
-                return pipeline.execute(raise_on_error=False)  # type: ignore[no-any-return]
+        def ask() -> list[Any]:
+            answers = self._connections.ask(self._servers.pool(key), questions)
+            moved = next((one for one in answers if isinstance(one, redis.exceptions.MovedError)), None)
+            if moved is not None:
+                raise moved
+            return answers
 
-        return self._call(run)
+        return self._call(ask)
 
-    def _copies(self, keys: Sequence[bytes], now: int, which: Callable[[bytes, bool, bool], bool]) -> Iterator[ParkedMessage]:
-        for key, values in zip(keys, self._pipelined(keys, lambda pipeline, key: pipeline.hmget(key, _COPY)), strict=True):
-            if isinstance(values, list) and values[0] is not None:  # not settled since it was listed
-                state, lease = values.pop(-2), values.pop()
-                if which(state, values[7] is not None, int(lease or 0) <= now):
-                    yield _parked(key, values, now)
+    def _microseconds(self, clock: Any) -> int:
+        if isinstance(clock, Exception):
+            raise unavailable(self._shown, clock) from clock
+        return int(clock[0]) * 1_000_000 + int(clock[1])
 
+    def _indexes(self, trigger: str | None) -> list[bytes]:
+        """Of one trigger, or of all that have parked messages."""
+        if trigger is not None:
+            return [self._keys.index(trigger)]
+        sets: list[bytes | str] = [self._keys.all_triggers]
+        if self._servers.slotted:
+            pools = self._call(self._servers.pools)
+            sets = sorted({key for pool in pools for keys in self._walk(pool, self._keys.all_triggers) for key in keys})
+        found = [self._ask(one, [("SMEMBERS", one)])[0] for one in sets]
+        for members in found:
+            if isinstance(members, Exception):
+                raise unavailable(self._shown, members) from members
+        return sorted(index for members in found for index in members)
 
-def _undecided(state: bytes, decided: bool, over: bool) -> bool:
-    return (state == b"in_doubt" and not decided) or (state == b"processing" and over)
+    def _walk(self, pool: Any, pattern: str) -> Iterator[list[bytes]]:
+        cursor: Any = 0
+        while True:
+            question = ("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            (answer,) = self._call(partial(self._connections.ask, pool, [question]))
+            if isinstance(answer, Exception):
+                raise unavailable(self._shown, answer) from answer
+            cursor, keys = int(answer[0]), answer[1]
+            if keys:
+                yield keys
+            if cursor == 0:
+                return
 
-
-def _to_carry_out(state: bytes, decided: bool, over: bool) -> bool:
-    return decided and over
-
-
-_VERBS: dict[type[Command], str] = {
-    Claim: "claim",
-    Complete: "complete",
-    Release: "release",
-    Renew: "renew",
-    Park: "park",
-    Decide: "decide",
-}
-
-_STATES = {state.value.encode(): state for state in State}
-
-
-def _settings(url: str) -> dict[str, Any]:
-    """What the URL says, and what it cannot change: no retries, whole bytes, the time limit (TR-39, TR-49)."""
-    parts = urlsplit(url)
-    database = parts.path.strip("/")
-    if "@" in parts.path or (database and not database.isdigit()):
-        raise ValueError
-    settings: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call,unused-ignore]
-    for name in ("socket_timeout", "socket_connect_timeout"):
-        settings[name] = min(float(settings.get(name, OPERATION_TIMEOUT)), OPERATION_TIMEOUT)
-    return {**settings, "retry": Retry(NoBackoff(), 0), "retry_on_timeout": False, "decode_responses": False, "protocol": 2}
-
-
-@lru_cache(maxsize=1024)
-def _escaped(text: str) -> str:
-    """Without colons and braces, so that no two names give one key."""
-    return quote(text, safe="/", errors="surrogatepass")
-
-
-@lru_cache(maxsize=1024)
-def _entry_prefix(namespace: str, trigger: str, source: str) -> bytes:
-    return f"{PREFIX}:entry:{{{_escaped(namespace)}:{_escaped(trigger)}}}:{_escaped(source)}:".encode()
+    def _copies(self, index: bytes, keys: Any, now: int, which: Callable[[bytes, bool, bool], bool]) -> Iterator[ParkedMessage]:
+        if isinstance(keys, Exception):
+            raise unavailable(self._shown, keys) from keys
+        for start in range(0, len(keys), READ_AT_ONCE):
+            chunk = keys[start : start + READ_AT_ONCE]
+            for key, values in zip(chunk, self._ask(index, [("HMGET", key, *COPY) for key in chunk]), strict=True):
+                if isinstance(values, list) and values[0] is not None:  # not settled since it was listed
+                    state, lease = values.pop(-2), values.pop()
+                    if which(state, values[7] is not None, int(lease or 0) <= now):
+                        yield parked_of(key, values, now)
 
 
-def _milliseconds(seconds: float) -> int:
-    return math.ceil(min(seconds, LONGEST) * 1000)
+class _Part:
+    """The commands of one script call: where their replies belong, their keys, their arguments."""
 
+    __slots__ = ("_entries", "_keys", "_triggers", "arguments", "mark", "positions", "triggers_key")
 
-def _microseconds(seconds: float | None) -> int | str:
-    return "" if seconds is None else int(max(-LONGEST, min(seconds, LONGEST)) * 1_000_000)
+    def __init__(self, keys: Keys, trigger: str) -> None:
+        self._keys = keys
+        self._triggers: dict[str, int] = {}
+        self._entries: list[bytes] = []
+        self.mark = keys.mark(trigger)
+        self.triggers_key = keys.triggers(trigger)
+        self.positions: list[int] = []
+        self.arguments: list[str | bytes | int] = []
 
+    def add(self, position: int, command: Command) -> None:
+        trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
+        self.positions.append(position)
+        self._entries.append(self._keys.entry(command.trigger, command.source, command.id))
+        life = milliseconds(command.history_ttl)
+        self.arguments += (VERBS[type(command)], trigger, len(self._entries), command.token, life)
+        self.arguments += arguments_of(command)
 
-def _optional(value: str | bytes | None) -> str | bytes:
-    if value is None:
-        return ""
-    return "=" + value if isinstance(value, str) else b"=" + value
-
-
-def _details(command: Command) -> tuple[str | bytes | int, ...]:
-    """What the verb needs beside token and history_ttl, in the script's order."""
-    match command:
-        case Claim():
-            lease = _microseconds(command.lease)
-            owner, body_hash = _optional(command.owner), _optional(command.body_hash)
-            return lease, int(command.take_over), owner, body_hash, int(command.decided)
-        case Complete():
-            return (command.outcome,)
-        case Release():
-            to = "" if command.to is None else command.to.value
-            return to, _microseconds(command.lease), _optional(command.reason)
-        case Renew():
-            return (_microseconds(command.lease),)
-        case Park():
-            return command.reason, command.delivery_count, _optional(command.owner), command.envelope
-        case Decide():
-            return command.decision, command.by
-    raise TypeError(f"not a history command: {command!r}")
-
-
-def _reply(answer: Sequence[Any], now: int) -> Reply:
-    done, lost, fencing_token, attempt, token, fields = answer
-    return Reply(
-        done=done == 1,
-        entry=None if fields is None else _entry(fields, now),
-        token=token.decode(),
-        fencing_token=fencing_token,
-        attempt=attempt,
-        lease_lost=lost == 1,
-    )
-
-
-def _looked_up(fields: Any, left: int, now: int) -> Entry | None:
-    if isinstance(fields, Exception):  # another program's value under our key
-        return Entry(state=State.UNKNOWN, version=0)
-    if fields[0] is None:
-        return None
-    if not fields[3]:  # no deadline: locked as long as the key lives (TR-41)
-        fields[3] = b"%d" % (now + left * 1000 if left >= 0 else 2**53)
-    return _entry(fields, now)
-
-
-def _entry(fields: Sequence[Any], now: int) -> Entry:
-    state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version, *decided = fields
-    return Entry(
-        state=_STATES.get(state, State.UNKNOWN),
-        token=_text(token) or "",
-        fencing_token=int(fence or 0),
-        lease_left=max(0, int(lease) - now) / 1_000_000,
-        attempt=int(attempt or 1),
-        outcome=_text(outcome),
-        reason=_text(reason),
-        owner=_text(owner),
-        body_hash=body_hash,
-        copies=int(copies or 0),
-        started=max(0, now - int(started or now)) / 1_000_000,
-        updated=max(0, now - int(updated or now)) / 1_000_000,
-        version=int(version or 0),
-        decision=_text(decided[0]),
-        decided_by=_text(decided[1]),
-        decided=max(0, now - int(decided[2] or now)) / 1_000_000,
-    )
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("utf-8", "replace")
-
-
-def _parked(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
-    parked_at, reason, delivery_count, copies, owner, attempt, envelope, decision, by, decided_at = values
-    tag, _, place = key.decode("utf-8", "surrogatepass").partition("}:")
-    source, _, id_ = place.partition(":")
-    return ParkedMessage(
-        trigger=unquote(tag.rpartition(":")[2], errors="surrogatepass"),
-        id=id_,
-        source=unquote(source, errors="surrogatepass"),
-        reason=_text(reason) or "",
-        delivery_count=int(delivery_count or -1),
-        age=max(0, now - int(parked_at or now)) / 1_000_000,
-        copies=int(copies or 0),
-        owner=_text(owner),
-        attempt=int(attempt or 1),
-        envelope=envelope or b"",
-        decision=_text(decision),
-        decided_by=_text(by),
-        decided=max(0, now - int(decided_at or now)) / 1_000_000,
-    )
+    def keys_and_head(self, run_id: str, touch: bool) -> tuple[Any, ...]:
+        indexes = [self._keys.index(trigger) for trigger in self._triggers]
+        number = 2 + len(indexes) + len(self._entries)
+        return (number, self.triggers_key, self.mark, *indexes, *self._entries, len(indexes), run_id, int(touch))

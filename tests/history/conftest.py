@@ -59,6 +59,12 @@ REDIS_FIELDS = {"version": "v", "state": "s", "lease": "l"}
 SQLITE_COLUMNS = {"version": "version", "state": "state", "lease": "lease_until"}
 
 
+def trust(history: RedisHistory, *, since: float = 0.0) -> None:
+    """Have the store say that it has lost nothing since then (seconds since 1970): what it does by itself after history_ttl."""
+    history.complete("mark", "1", token="mark", history_ttl=0.001)  # writes the mark, if there is none
+    history._servers._client.hset(history._keys.mark("mark"), "l", int(since * 1_000_000))
+
+
 def forge_entry(history: DocumentHistory, trigger: str, id: str, **values: Any) -> None:  # noqa: A002
     source = "JMSMessageID"
     if isinstance(history, MemoryHistory):
@@ -72,9 +78,9 @@ def forge_entry(history: DocumentHistory, trigger: str, id: str, **values: Any) 
         connection.close()
     else:
         assert isinstance(history, RedisHistory)
-        key = history._key(trigger, source, id)
+        key = history._keys.entry(trigger, source, id)
         for name, value in values.items():
             if value is None:
-                history._client.hdel(key, REDIS_FIELDS[name])
+                history._servers._client.hdel(key, REDIS_FIELDS[name])
             else:
-                history._client.hset(key, REDIS_FIELDS[name], value)
+                history._servers._client.hset(key, REDIS_FIELDS[name], value)

@@ -12,10 +12,12 @@ from jmsclient.history.entries import Command, State, apply
 
 
 @pytest.mark.parametrize(
-    ("count", "take_over", "claims"), [(1, False, True), (2, False, False), (-1, False, False), (2, True, True), (-1, True, True)]
+    ("count", "despite_loss", "claims"),
+    [(1, False, True), (2, False, False), (-1, False, False), (2, True, True), (-1, True, True)],
 )
-def test_tr53_a_cautious_store_claims_only_a_first_delivery(count: int, take_over: bool, claims: bool) -> None:
-    command = Claim(trigger="t", id="1", token="a", delivery_count=count, take_over=take_over)
+def test_tr53_a_cautious_store_claims_only_a_first_delivery(count: int, despite_loss: bool, claims: bool) -> None:
+    # Whoever runs abandoned messages again (take_over) has not said that lost ones may run.
+    command = Claim(trigger="t", id="1", token="a", delivery_count=count, take_over=True, despite_loss=despite_loss)
     after, reply = apply(None, command, 10.0, cautious=True)
     assert (reply.done, reply.cautious, reply.entry) == (claims, True, None)
     assert (after is not None) is claims

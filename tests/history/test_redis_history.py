@@ -13,6 +13,7 @@ import pytest
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history import Claim, Complete, Park, Release, State, open_history
+from jmsclient.history import redis as redis_history
 from jmsclient.history.redis import RedisHistory
 
 T = "queue:///orders"
@@ -30,7 +31,7 @@ def history(request: pytest.FixtureRequest) -> Iterator[RedisHistory]:
 
 
 def keys(history: RedisHistory) -> list[bytes]:
-    return [key for key in history._client.keys("*") if history.namespace.encode() in key]
+    return [key for key in history._servers._client.keys("*") if history.namespace.encode() in key]
 
 
 def test_tr33_one_key_a_message_and_one_hash_tag_a_trigger(history: RedisHistory) -> None:
@@ -47,7 +48,7 @@ def test_tr33_one_key_a_message_and_one_hash_tag_a_trigger(history: RedisHistory
 
 def test_tr42_the_time_to_live_is_the_history_ttl_and_a_parked_copy_has_none(history: RedisHistory) -> None:
     def left(id_: str) -> int:
-        return int(history._client.pttl(history._key(T, "JMSMessageID", id_)))
+        return int(history._servers._client.pttl(history._keys.entry(T, "JMSMessageID", id_)))
 
     history.claim(T, "1", token="a", lease=5.0, history_ttl=500.0)
     assert 490_000 < left("1") <= 500_000
@@ -63,7 +64,9 @@ def test_d09_nothing_is_left_of_what_is_settled_or_over(history: RedisHistory) -
     for id_ in ("1", "2"):
         history.park(T, id_, token="a", envelope=b"x" * 100, reason="r")
     history.complete(T, "1", token="a", history_ttl=0.05)
-    assert set(history._client.hkeys(history._key(T, "JMSMessageID", "1"))) == set(map(bytes, [b"%c" % c for c in b"stflacurvyo"]))
+    assert set(history._servers._client.hkeys(history._keys.entry(T, "JMSMessageID", "1"))) == set(
+        map(bytes, [b"%c" % c for c in b"stflacurvyo"])
+    )
     history.complete(T, "2", token="a", history_ttl=0.05)
     history.claim(T, "3", lease=0.01, history_ttl=0.05)
     time.sleep(0.2)
@@ -73,17 +76,17 @@ def test_d09_nothing_is_left_of_what_is_settled_or_over(history: RedisHistory) -
 def test_a_finished_entry_keeps_nothing_of_what_it_was_made_over(history: RedisHistory) -> None:
     history.release(T, "1", token="a", to=State.RETRYING)
     history.claim(T, "1", token="b")
-    assert history._client.hexists(history._key(T, "JMSMessageID", "1"), "bs")
+    assert history._servers._client.hexists(history._keys.entry(T, "JMSMessageID", "1"), "bs")
     history.complete(T, "1", token="b")
-    assert not history._client.hexists(history._key(T, "JMSMessageID", "1"), "bs")
+    assert not history._servers._client.hexists(history._keys.entry(T, "JMSMessageID", "1"), "bs")
 
 
 def test_tr38_a_group_is_one_call_whatever_is_in_it(history: RedisHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     history.claim(T, "warm")
     calls: list[str] = []
-    send = history._client.execute_command
+    send = redis_history.send
     monkeypatch.setattr(
-        history._client, "execute_command", lambda *parts, **options: calls.append(parts[0]) or send(*parts, **options)
+        redis_history, "send", lambda connection, asked: calls.extend(one[0] for one in asked) or send(connection, asked)
     )
     commands = [Claim(trigger=T, id=str(n), token="a") for n in range(200)]
     assert all(reply.done for reply in history.exchange(commands))
@@ -99,14 +102,14 @@ def test_tr38_a_group_is_one_call_whatever_is_in_it(history: RedisHistory, monke
 
 def test_a_server_that_forgot_the_script_is_sent_it_again(history: RedisHistory) -> None:
     history.claim(T, "1", token="a")
-    history._client.script_flush()
+    history._servers._client.script_flush()
     assert not history.claim(T, "1", token="b").claimed
     assert not history.claim(T, "1", token="c").claimed
 
 
 def test_another_programs_value_under_our_key_is_never_overwritten(history: RedisHistory) -> None:
-    key = history._key(T, "JMSMessageID", "1")
-    history._client.set(key, "theirs")
+    key = history._keys.entry(T, "JMSMessageID", "1")
+    history._servers._client.set(key, "theirs")
     refused = history.claim(T, "1", take_over=True)
     assert not refused.claimed
     assert refused.entry is not None
@@ -114,8 +117,8 @@ def test_another_programs_value_under_our_key_is_never_overwritten(history: Redi
     found = history.lookup_many(T, [("1", "JMSMessageID"), ("2", "JMSMessageID")])
     assert [None if entry is None else entry.state for entry in found] == [State.UNKNOWN, None]
     assert not history.park(T, "1", token="a", envelope=b"x", reason="r").done
-    assert history._client.get(key) == b"theirs"
-    history._client.delete(key)
+    assert history._servers._client.get(key) == b"theirs"
+    history._servers._client.delete(key)
 
 
 def test_leases_longer_than_any_number_of_the_script_are_long(history: RedisHistory) -> None:
@@ -200,6 +203,6 @@ def test_o09_a_url_that_cannot_be_read_says_what_is_expected_and_no_secret(url: 
 def test_tr39_redis_py_repeats_nothing_by_itself() -> None:
     with open_history("redis://host:1?decode_responses=true&retry_on_timeout=true&protocol=3") as history:
         assert isinstance(history, RedisHistory)
-        settings = history._client.connection_pool.connection_kwargs
+        settings = history._servers._client.connection_pool.connection_kwargs
         assert (settings["retry"].get_retries(), settings["retry_on_timeout"], settings["decode_responses"]) == (0, False, False)
         assert repr(history) == "RedisHistory('redis host:1/0', namespace='default')"

@@ -6,6 +6,7 @@ shape.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,8 @@ from jmsclient.history import (
 from jmsclient.history.entries import Command, Stored, apply
 from jmsclient.history.redis import RedisHistory
 
+from .conftest import trust
+
 IDS = st.sampled_from(["1", "1", "1", "2"])
 TOKENS = st.sampled_from(["a", "b", "c"])
 LEASES = st.sampled_from([0.0, -10.0, 1000.0])
@@ -46,6 +49,8 @@ COMMANDS = st.one_of(
         token=TOKENS,
         lease=st.one_of(LEASES, st.none()),
         take_over=st.booleans(),
+        delivery_count=st.sampled_from([-1, 1, 7]),
+        despite_loss=st.booleans(),
         owner=WORDS,
         body_hash=st.sampled_from([None, b"", b"\xff"]),
         decided=st.booleans(),
@@ -81,7 +86,8 @@ GROUPS = st.lists(st.lists(COMMANDS, min_size=1, max_size=6), min_size=1, max_si
 class Model:
     """`apply` over a dictionary, at a time that stands still."""
 
-    def __init__(self) -> None:
+    def __init__(self, cautious: bool) -> None:
+        self.cautious = cautious
         self.entries: dict[str, Stored] = {}
         self.copies: dict[str, tuple[Any, ...]] = {}
 
@@ -90,7 +96,7 @@ class Model:
 
     def one(self, command: Command) -> Reply:
         before = self.entries.get(command.id)
-        after, reply = apply(before, command, 1e6)
+        after, reply = apply(before, command, 1e6, cautious=self.cautious)
         if after is None:
             self.entries.pop(command.id, None)
         else:
@@ -149,9 +155,12 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(groups=GROUPS)
-def test_tr38_every_store_answers_as_the_pure_transitions(store: DocumentHistory, groups: list[list[Command]]) -> None:
-    model = Model()
+@given(groups=GROUPS, lost=st.booleans())
+def test_tr38_every_store_answers_as_the_pure_transitions(store: DocumentHistory, groups: list[list[Command]], lost: bool) -> None:
+    cautious = isinstance(store, RedisHistory) and lost
+    if isinstance(store, RedisHistory):
+        trust(store, since=time.time() if lost else 0.0)
+    model = Model(cautious)
     trigger = uuid4().hex
     fences: dict[str, int] = {}
     for group in groups:

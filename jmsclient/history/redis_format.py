@@ -1,0 +1,187 @@
+"""How a history is written down on a Redis server: its keys, its fields, a command's arguments and what an answer says. Pure.
+
+Must know no client and no clock. All keys of one trigger carry one hash tag, so that a group and the list of what is parked stay
+in one slot of a cluster (TR-33). The script beside this file is the other half. Source: rules TR-33, TR-34, TR-38 to TR-44, TR-53.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote
+
+from jmsclient.history.contract import ParkedMessage
+from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
+
+PREFIX = "jmsclient"
+LONGEST = 1e9
+"""Seconds: longer leases and lives are cut to it, about 31 years, so that times stay whole numbers in a script."""
+SHOWN = ("s", "t", "f", "l", "a", "c", "u", "o", "r", "w", "h", "n", "v", "k", "q", "z")
+COPY = ("p", "r", "d", "n", "w", "a", "e", "k", "q", "z", "s", "l")
+
+
+class Keys:
+    """The keys of one namespace. `slotted`: for a cluster, where the mark and the set of triggers are kept once a trigger, in the
+    slot of its entries, because one script call reaches one slot only."""
+
+    def __init__(self, namespace: str, *, slotted: bool = False) -> None:
+        self._namespace = escaped(namespace)
+        self._slotted = slotted
+        self.entries = f"{PREFIX}:entry:{{{self._namespace}:*"
+        """A pattern that every entry's key fits."""
+        self.all_triggers = f"{PREFIX}:triggers:{{{self._namespace}:*" if slotted else f"{PREFIX}:triggers:{self._namespace}"
+        """The set of triggers with parked messages; on a cluster the pattern of such sets."""
+
+    def tag(self, trigger: str) -> str:
+        return f"{{{self._namespace}:{escaped(trigger)}}}"
+
+    def entry(self, trigger: str, source: str, id_: str) -> bytes:
+        return _entry_prefix(self._namespace, trigger, source) + id_.encode("utf-8", "surrogatepass")
+
+    def index(self, trigger: str) -> bytes:
+        return f"{PREFIX}:parked:{self.tag(trigger)}".encode()
+
+    def mark(self, trigger: str) -> str:
+        return f"{PREFIX}:mark:{self.tag(trigger)}" if self._slotted else f"{PREFIX}:mark"
+
+    def triggers(self, trigger: str) -> str:
+        return f"{PREFIX}:triggers:{self.tag(trigger)}" if self._slotted else self.all_triggers
+
+
+def undecided(state: bytes, decided: bool, over: bool) -> bool:
+    return (state == b"in_doubt" and not decided) or (state == b"processing" and over)
+
+
+def to_carry_out(state: bytes, decided: bool, over: bool) -> bool:
+    return decided and over
+
+
+VERBS: dict[type[Command], str] = {
+    Claim: "claim",
+    Complete: "complete",
+    Release: "release",
+    Renew: "renew",
+    Park: "park",
+    Decide: "decide",
+}
+
+_STATES = {state.value.encode(): state for state in State}
+
+
+@lru_cache(maxsize=1024)
+def escaped(text: str) -> str:
+    """Without colons and braces, so that no two names give one key."""
+    return quote(text, safe="/", errors="surrogatepass")
+
+
+@lru_cache(maxsize=1024)
+def _entry_prefix(namespace: str, trigger: str, source: str) -> bytes:
+    """`namespace` is escaped already."""
+    return f"{PREFIX}:entry:{{{namespace}:{escaped(trigger)}}}:{escaped(source)}:".encode()
+
+
+def milliseconds(seconds: float) -> int:
+    return math.ceil(min(seconds, LONGEST) * 1000)
+
+
+def _microseconds(seconds: float | None) -> int | str:
+    return "" if seconds is None else int(max(-LONGEST, min(seconds, LONGEST)) * 1_000_000)
+
+
+def _optional(value: str | bytes | None) -> str | bytes:
+    if value is None:
+        return ""
+    return "=" + value if isinstance(value, str) else b"=" + value
+
+
+def arguments_of(command: Command) -> tuple[str | bytes | int, ...]:
+    """What the verb needs beside token and history_ttl, in the script's order."""
+    match command:
+        case Claim():
+            lease = _microseconds(command.lease)
+            owner, body_hash = _optional(command.owner), _optional(command.body_hash)
+            return lease, int(command.take_over), owner, body_hash, int(command.decided), int(command.undeterred)
+        case Complete():
+            return (command.outcome,)
+        case Release():
+            to = "" if command.to is None else command.to.value
+            return to, _microseconds(command.lease), _optional(command.reason)
+        case Renew():
+            return (_microseconds(command.lease),)
+        case Park():
+            return command.reason, command.delivery_count, _optional(command.owner), command.envelope
+        case Decide():
+            return command.decision, command.by
+    raise TypeError(f"not a history command: {command!r}")
+
+
+def reply_of(answer: Sequence[Any], now: int) -> Reply:
+    done, lost, fencing_token, attempt, token, fields, *cautious = answer
+    return Reply(
+        done=done == 1,
+        entry=None if fields is None else _entry(fields, now),
+        token=token.decode(),
+        fencing_token=fencing_token,
+        attempt=attempt,
+        lease_lost=lost == 1,
+        cautious=cautious == [1],
+    )
+
+
+def entry_looked_up(fields: Any, left: int, now: int) -> Entry | None:
+    if isinstance(fields, Exception):  # another program's value under our key
+        return Entry(state=State.UNKNOWN, version=0)
+    if fields[0] is None:
+        return None
+    if not fields[3]:  # no deadline: locked as long as the key lives (TR-41)
+        fields[3] = b"%d" % (now + left * 1000 if left >= 0 else 2**53)
+    return _entry(fields, now)
+
+
+def _entry(fields: Sequence[Any], now: int) -> Entry:
+    state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version, *decided = fields
+    return Entry(
+        state=_STATES.get(state, State.UNKNOWN),
+        token=_text(token) or "",
+        fencing_token=int(fence or 0),
+        lease_left=max(0, int(lease) - now) / 1_000_000,
+        attempt=int(attempt or 1),
+        outcome=_text(outcome),
+        reason=_text(reason),
+        owner=_text(owner),
+        body_hash=body_hash,
+        copies=int(copies or 0),
+        started=max(0, now - int(started or now)) / 1_000_000,
+        updated=max(0, now - int(updated or now)) / 1_000_000,
+        version=int(version or 0),
+        decision=_text(decided[0]),
+        decided_by=_text(decided[1]),
+        decided=max(0, now - int(decided[2] or now)) / 1_000_000,
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def parked_of(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
+    parked_at, reason, delivery_count, copies, owner, attempt, envelope, decision, by, decided_at = values
+    tag, _, place = key.decode("utf-8", "surrogatepass").partition("}:")
+    source, _, id_ = place.partition(":")
+    return ParkedMessage(
+        trigger=unquote(tag.rpartition(":")[2], errors="surrogatepass"),
+        id=id_,
+        source=unquote(source, errors="surrogatepass"),
+        reason=_text(reason) or "",
+        delivery_count=int(delivery_count or -1),
+        age=max(0, now - int(parked_at or now)) / 1_000_000,
+        copies=int(copies or 0),
+        owner=_text(owner),
+        attempt=int(attempt or 1),
+        envelope=envelope or b"",
+        decision=_text(decision),
+        decided_by=_text(by),
+        decided=max(0, now - int(decided_at or now)) / 1_000_000,
+    )
