@@ -27,6 +27,7 @@ class Event:
 Listener = Callable[[Event], None]
 _changing = threading.Lock()  # held only while the tuple is replaced
 _listeners: tuple[Listener, ...] = ()  # replaced whole, so that emitting needs no lock
+_loggers: dict[str, logging.Logger] = {}  # `getLogger` takes a lock each time
 
 
 def subscribe(listener: Listener) -> Callable[[], None]:
@@ -54,7 +55,7 @@ def subscribe(listener: Listener) -> Callable[[], None]:
 
 def emit(area: str, name: str, text: str, *, level: int = logging.INFO, **fields: Any) -> None:
     """Tell it: a record of logger `jmsclient.<area>` with the fields as `extra`, and a call to each listener."""
-    logger = logging.getLogger(f"jmsclient.{area}")
+    logger = _loggers.get(area) or _logger(area)
     if logger.isEnabledFor(level):
         logger.log(level, "%s", text, extra={"event": name, **{f"jms_{key}": value for key, value in fields.items()}})
     if _listeners:
@@ -68,4 +69,8 @@ def emit(area: str, name: str, text: str, *, level: int = logging.INFO, **fields
 
 def wanted(area: str, level: int) -> bool:
     """Whether anybody would hear an event: asked first where making its text costs something once a message."""
-    return bool(_listeners) or logging.getLogger(f"jmsclient.{area}").isEnabledFor(level)
+    return bool(_listeners) or (_loggers.get(area) or _logger(area)).isEnabledFor(level)
+
+
+def _logger(area: str) -> logging.Logger:
+    return _loggers.setdefault(area, logging.getLogger(f"jmsclient.{area}"))

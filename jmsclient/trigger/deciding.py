@@ -19,7 +19,7 @@ from jmsclient.message import Content, Message
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, Arrival
 from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, InDoubt, InProgress, New, classify
-from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.desk import QUIET, Desk
 from jmsclient.trigger.failing import Failing, SendCopy
 from jmsclient.trigger.holding import Held
 from jmsclient.trigger.in_doubt import InDoubtMessages
@@ -155,6 +155,7 @@ class Deciding:
                 self.decided(work, self._classify(work, reply, has_history=True))
             return
         self._leases.begin(work, reply)
+        self._tell_claim(work, reply)
         if reply.entry is not None and reply.entry.state is State.PROCESSING:
             self._desk.counters.abandoned += 1
         if work.parked is not None:
@@ -207,7 +208,8 @@ class Deciding:
             self.failing.dead_letter(work, "delivery_limit", None)
             return
         self._desk.counters.new += 1
-        self._desk.tell("new", work, logging.DEBUG, f"is New: attempt {work.attempt}")
+        text = f"is New: attempt {work.attempt}" + (", the history lost what it may have known" if work.history_lost else "")
+        self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost)
         work.question = None
         work.started = self._desk.clock.monotonic()
         self._start(work)
@@ -230,11 +232,18 @@ class Deciding:
             self._in_doubt.carry_out(work, "in_progress", self.failing)
             return
         delay = min(until, self._declaration.options.in_progress_delay)
+        self._desk.tell("in_progress", work, QUIET, f"runs elsewhere: decided again in {delay:.3g} s", delay=delay)
         self._desk.drop(work)
         if self._delayed_release and not self._declaration.serial:
             self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
             return
         self._held.add(work.arrival, delay)
+
+    def _tell_claim(self, work: Work, reply: Reply) -> None:
+        """What was there before it, and whether the store may have lost what was (TR-53)."""
+        over = reply.entry.state.value if reply.entry is not None else None
+        work.history_lost = reply.cautious and reply.entry is None
+        self._desk.tell("claimed", work, QUIET, "is claimed", over=over, fencing_token=reply.fencing_token)
 
     def _tell_decision(self, work: Work) -> None:
         """What is carried out, and who decided it."""

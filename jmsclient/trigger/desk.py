@@ -21,6 +21,9 @@ from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.ledger import Ledger
 from jmsclient.trigger.work import Work
 
+QUIET = logging.DEBUG
+"""The level of what happens to every message: for a journal, not for a log."""
+
 
 class Desk:
     """What the rooms of one trigger share: its declaration, clock, intake, ledger, counters and running work."""
@@ -35,6 +38,7 @@ class Desk:
         self.stopping = False
         """No new message is run any more."""
         self._accepted: list[Arrival] = []
+        self._untold: list[Work] = []
         self._others: list[tuple[Arrival, Outcome]] = []
 
     # -- who has it -------------------------------------------------------------------------------------------------
@@ -52,6 +56,8 @@ class Desk:
     def accept(self, work: Work) -> None:
         self.drop(work)
         self._accepted.append(work.arrival)
+        if wanted("trigger", QUIET):
+            self._untold.append(work)
 
     def give_back(self, work: Work, outcome: Outcome) -> None:
         """Back to the provider; what no handler saw goes back uncounted, whatever `outcome` says of retrying."""
@@ -59,7 +65,10 @@ class Desk:
         if work.arrival.settled:  # taken, or pre-settled: the provider has forgotten it (IF-39)
             self.tell("taken_message_gone", work, logging.ERROR, "was taken ahead and cannot go back: it is gone")
         unseen = outcome.verb is Verb.RETRY and not work.arrival.handed_over
-        self.leave(work.arrival, RELEASE if unseen else outcome)
+        outcome = RELEASE if unseen else outcome
+        self.leave(work.arrival, outcome)
+        started = work.arrival.handed_over
+        self.tell("given_back", work, QUIET, "goes back", outcome=outcome.verb.value, reason=outcome.reason, started=started)
 
     def leave(self, arrival: Arrival, outcome: Outcome) -> None:
         """Settle this with the turn."""
@@ -70,6 +79,9 @@ class Desk:
         if self._accepted:
             accepted, self._accepted = self._accepted, []
             self.intake.settle(accepted, ACCEPT)
+            untold, self._untold = self._untold, []
+            for work in untold:
+                self.tell("acknowledged", work, QUIET, "is acknowledged")
         if self._others:
             others, self._others = self._others, []
             for arrival, outcome in others:
@@ -88,18 +100,23 @@ class Desk:
         if not work.claimed:
             if work.unrecorded and self.ledger is not None and work.id is not None:  # so that a later copy is a Duplicate
                 self.ledger.note(Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl))
-            self.counters.completed += 1
-            self.accept(work)
+            self._finished(work, outcome, recorded=False)
             return
         assert self.ledger is not None
         command = Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl)
-        self.ledger.add(command, lambda reply: self._completed(work, reply))
+        self.ledger.add(command, lambda reply: self._completed(work, outcome, reply))
 
-    def _completed(self, work: Work, reply: Reply) -> None:
+    def _completed(self, work: Work, outcome: str, reply: Reply) -> None:
         if reply.lease_lost:
             self.lease_lost(work)
-            return
+        else:
+            self._finished(work, outcome, recorded=True)
+
+    def _finished(self, work: Work, outcome: str, *, recorded: bool) -> None:
         self.counters.completed += 1
+        if wanted("trigger", QUIET):
+            seconds = round(self.clock.monotonic() - work.started, 6) if work.started else None
+            self.tell("completed", work, QUIET, "is completed", outcome=outcome, recorded=recorded, seconds=seconds)
         self.accept(work)
 
     def release(self, work: Work, to: State, then: Callable[[], None], *, lease: float = 0.0) -> None:
@@ -116,6 +133,7 @@ class Desk:
             if reply.lease_lost:
                 self.lease_lost(work)
             else:
+                self.tell("released", work, QUIET, f"is {to.value}", state=to.value)
                 then()
 
         command = Release(**self.key(work), to=to, lease=lease, reason=to.value, history_ttl=self.declaration.history_ttl)
@@ -139,8 +157,9 @@ class Desk:
         error: BaseException | None = None,
         answer: str | None = None,
         by: str | None = None,
+        **more: Any,
     ) -> None:
-        """One event about one message; `text` goes on after "message ID"."""
+        """One event about one message; `text` goes on after "message ID", `more` are further fields."""
         if wanted("trigger", level):
             emit(
                 "trigger",
@@ -155,4 +174,5 @@ class Desk:
                 error_type=type(error).__name__ if error else None,
                 answer=answer,
                 by=by,
+                **more,
             )

@@ -12,7 +12,7 @@ from jmsclient.envelope import encode
 from jmsclient.history.contract import new_token
 from jmsclient.history.entries import Park, Reply
 from jmsclient.transport.contract import RELEASE, RETRY
-from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.desk import QUIET, Desk
 from jmsclient.trigger.failing import Failing
 from jmsclient.trigger.work import Work
 
@@ -66,11 +66,12 @@ class InDoubtMessages:
             history_ttl=desk.declaration.history_ttl,
             owner=work.entry.owner if work.entry else None,
         )
-        desk.ledger.add(command, lambda reply: self._parked(work, reply))
+        desk.ledger.add(command, lambda reply: self._parked(work, reason, reply))
 
-    def _parked(self, work: Work, reply: Reply) -> None:
+    def _parked(self, work: Work, reason: str, reply: Reply) -> None:
         if reply.done:
             self._desk.counters.parked += 1
+            self._desk.tell("parked", work, QUIET, "is parked", reason=reason)
             self._desk.accept(work)
         else:
             self._desk.drop(work)

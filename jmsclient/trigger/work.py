@@ -17,7 +17,8 @@ from jmsclient.trigger.decision import AskResolver
 
 class Work:
     """`id` and `source` are None where the message has no id or is not checked; `token` owns its claim while `claimed`;
-    `unrecorded` runs although the history cannot be asked; `parked` is the stored copy that it was made from (TR-34)."""
+    `history_lost`: there was no entry, and the store may have lost one (TR-53); `unrecorded` runs although the history cannot be
+    asked; `parked` is the stored copy that it was made from (TR-34)."""
 
     __slots__ = (
         "answer",
@@ -28,6 +29,7 @@ class Work:
         "error",
         "fencing_token",
         "given_up",
+        "history_lost",
         "id",
         "lease_until",
         "message",
@@ -63,5 +65,6 @@ class Work:
         self.question: AskResolver | None = None
         self.answer: Any = None
         self.given_up = False
+        self.history_lost = False
         self.unrecorded = False
         self.parked: ParkedMessage | None = None
