@@ -117,6 +117,10 @@ class TriggerOptions:
     """Seconds between two questions to the monitor of a suspended trigger (TR-60)."""
     monitor_tries: int | None = None
     """How often the monitor is asked at most, a suspension; None: until it says True (TR-60)."""
+    strict: bool = False
+    """Refuse to start where the history's store may forget by itself (TR-52), instead of a warning."""
+    max_outage: float = 3600.0
+    """Seconds that the provider may be away; history_ttl has to cover it (TR-54)."""
 
     def __post_init__(self) -> None:
         choice("abandoned", self.abandoned, ("ask", "retry"))
@@ -126,6 +130,9 @@ class TriggerOptions:
         seconds("in_progress_delay", self.in_progress_delay, least=0.001)
         seconds("monitor_interval", self.monitor_interval, least=0.001)
         count("monitor_tries", self.monitor_tries, least=1, none=True)
+        seconds("max_outage", self.max_outage)
+        if not isinstance(self.strict, bool):
+            raise ConfigurationError(f"strict={self.strict!r}: expected True or False")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

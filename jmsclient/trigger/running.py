@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jmsclient.clock import Clock
 from jmsclient.errors import ConfigurationError
+from jmsclient.history.retention import warn_of_short_history_ttl
 from jmsclient.intake import Intake
 from jmsclient.jms.read_ahead import decide
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead
@@ -47,6 +48,8 @@ class RunningTrigger:
             raise ConfigurationError(
                 f"trigger {declaration.name!r}: this provider has no error destination of its own; give error_destination="
             )
+        if declaration.history is not None:
+            declaration.history.check(strict=declaration.options.strict)
         session = transport.open_session(transacted=False, deadline=deadline)
         outbox = Outbox(transport, clock)
         bell = clock.bell()
@@ -90,6 +93,16 @@ class RunningTrigger:
             provider_error_destination=getattr(receiver, "error_destination", None),
         )
         intake.attach(receiver)
+        if declaration.history is not None:
+            warn_of_short_history_ttl(
+                declaration.name,
+                declaration.history_ttl,
+                lease=declaration.lease,
+                max_deliveries=declaration.max_deliveries,
+                redelivery_delay=getattr(receiver, "redelivery_delay", 0.0),  # where the provider tells
+                retry_budget=declaration.max_retries * declaration.retry_interval,
+                max_outage=declaration.options.max_outage,
+            )
         pipeline.start()
         intake.start()
         return cls(declaration, pipeline, session, outbox, clock)
