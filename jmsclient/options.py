@@ -5,11 +5,15 @@ All are frozen, keyword-only and checked when made: a wrong value raises Configu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from jmsclient.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from jmsclient.message import Message
 
 
 class AcknowledgeMode(Enum):
@@ -105,6 +109,9 @@ class TriggerOptions:
 
     abandoned: AbandonedPolicy = "ask"
     """`retry` runs an abandoned message again as New instead of asking the resolver (TR-36)."""
+    body_check: bool | Callable[[Message], bytes | str] = False
+    """Keep a hash of the body, or of what the function returns for a message, and park one that comes under an id that another
+    body has used: reason `id_reused` (TR-47)."""
     max_run_time: float | None = None
     """Seconds a handler's lease is renewed at most; None: as long as it runs (TR-40)."""
     operation_timeout: float = 2.0
@@ -124,6 +131,8 @@ class TriggerOptions:
 
     def __post_init__(self) -> None:
         choice("abandoned", self.abandoned, ("ask", "retry"))
+        if not isinstance(self.body_check, bool) and not callable(self.body_check):
+            raise ConfigurationError(f"body_check={self.body_check!r}: expected True, False or a function of a message")
         seconds("max_run_time", self.max_run_time, none=True)
         seconds("operation_timeout", self.operation_timeout, least=0.001)
         seconds("resolver_timeout", self.resolver_timeout, least=0.001)

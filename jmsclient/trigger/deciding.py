@@ -13,15 +13,16 @@ from dataclasses import replace
 from jmsclient.destination import Destination
 from jmsclient.errors import IllegalStateError, MessageFormatError
 from jmsclient.events import emit
-from jmsclient.history.contract import ParkedMessage, new_token, stored_id
+from jmsclient.history.contract import ParkedMessage, new_token
 from jmsclient.history.entries import Claim, Reply, State
-from jmsclient.message import Content, Message
+from jmsclient.message import Message
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, Arrival
 from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, InDoubt, InProgress, New, classify
 from jmsclient.trigger.desk import QUIET, Desk
 from jmsclient.trigger.failing import Failing, SendCopy
 from jmsclient.trigger.holding import Held
+from jmsclient.trigger.identity import body_hash, history_id
 from jmsclient.trigger.in_doubt import InDoubtMessages
 from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.outage import Outage
@@ -62,7 +63,7 @@ class Deciding:
         self._worker = worker
         self._warned_no_id = False
         self.outage = Outage(desk, suspension, decided=self.decided)
-        self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on)
+        self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on, delays=capabilities.delayed_release)
         self.failing = Failing(
             desk,
             send_copy=send_copy,
@@ -100,6 +101,13 @@ class Deciding:
             self.decided(work, self._classify(work, None, has_history=False))
             return
         work = Work(arrival, message, key[0], key[1], new_token())
+        if declaration.options.body_check:
+            try:
+                work.body_hash = body_hash(message, declaration.options.body_check)
+            except Exception as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
+                self._desk.keep(work)
+                self.failing.failed(work, error)
+                return
         self.claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
 
     def consider_parked(self, arrival: Arrival) -> None:
@@ -125,6 +133,7 @@ class Deciding:
             take_over=take_over,
             despite_loss=work.question is not None or declaration.in_doubt == "run",  # somebody said that it may run (TR-53)
             owner=self._worker,
+            body_hash=work.body_hash,
             decided=work.parked is not None,
         )
         self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply), lambda: self._claim_unanswered(work))
@@ -171,6 +180,7 @@ class Deciding:
             has_resolver=self._declaration.resolver is not None if has_resolver is None else has_resolver,
             cautious=reply.cautious if reply else False,
             retry_abandoned=self._declaration.options.abandoned == "retry",
+            body_hash=work.body_hash,
         )
 
     # -- carrying the decision out ----------------------------------------------------------------------------------
@@ -265,15 +275,6 @@ class Deciding:
                 level=logging.WARNING,
                 trigger=self._declaration.name,
             )
-
-
-def history_id(content: Content) -> tuple[str, str] | None:
-    """The id a history knows a message by, and where it came from (TR-32): the `uuid` property if it is a non-empty scalar,
-    else JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
-    uuid = content.properties().get("uuid")
-    if isinstance(uuid, str | int | float) and not isinstance(uuid, bool) and str(uuid).strip():
-        return stored_id(str(uuid)), "uuid"
-    return (stored_id(content.message_id), "JMSMessageID") if content.message_id else None
 
 
 def _refuse_acknowledge(message: Message) -> None:

@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from jmsclient.envelope import encode
-from jmsclient.history.contract import new_token
+from jmsclient.history.contract import new_token, stored_id
 from jmsclient.history.entries import Park, Reply
 from jmsclient.transport.contract import RELEASE, RETRY
 from jmsclient.trigger.desk import QUIET, Desk
 from jmsclient.trigger.failing import Failing
+from jmsclient.trigger.identity import body_hash
 from jmsclient.trigger.work import Work
+
+OTHER_KEY = ("id_reused", "unknown_version")
+"""Reasons to park under a key of its own, because the id's own entry is in use: by another message, by another version."""
+REDELIVERY_DELAY = 1.0
 
 
 class InDoubtMessages:
-    """`run` is what policy `run` does; `moved_on` decides again where the entry changed between decision and parking."""
+    """`run` is what policy `run` does; `moved_on` decides again where the entry changed between decision and parking; `delays`:
+    the provider can delay what goes back."""
 
-    def __init__(self, desk: Desk, *, run: Callable[[Work], None], moved_on: Callable[[Work, Reply], None]) -> None:
+    def __init__(
+        self, desk: Desk, *, run: Callable[[Work], None], moved_on: Callable[[Work, Reply], None], delays: bool = False
+    ) -> None:
         self._desk = desk
+        self._delays = delays
         self._run = run
         self._moved_on = moved_on
 
@@ -30,7 +40,10 @@ class InDoubtMessages:
         copy that is In Doubt again is parked again, whatever the policy: the history has the only one."""
         desk = self._desk
         desk.keep(work)
-        if work.parked is not None and reason == "parked":  # somebody else parked it again since it was found
+        if work.parked is not None and reason in (
+            "parked",
+            "unknown_version",
+        ):  # somebody else has written to it since it was found
             desk.give_back(work, RELEASE)
             return
         policy = desk.declaration.policy if work.parked is None else "park"
@@ -44,8 +57,9 @@ class InDoubtMessages:
                 self.park(work, reason)
             case "acknowledge":
                 desk.accept(work)
-            case "redeliver":
-                desk.give_back(work, RETRY)
+            case "redeliver":  # counted, so that the provider's limit ends it
+                desk.drop(work)
+                desk.leave(work.arrival, replace(RETRY, reason=reason, delay=REDELIVERY_DELAY if self._delays else 0.0))
             case "run":
                 self._run(work)
             case "dead_letter":
@@ -58,6 +72,8 @@ class InDoubtMessages:
         work.renew_at = None
         if work.id is None:  # each such copy gets an id of its own (TR-32)
             work.id, work.source = f"none:{new_token()}", "made-up"
+        elif reason in OTHER_KEY and work.source != reason:
+            work.id, work.source = stored_id(f"{work.id}#{_digest(work)}"), reason
         command = Park(
             **desk.key(work),
             envelope=encode(work.arrival.content),
@@ -76,3 +92,8 @@ class InDoubtMessages:
         else:
             self._desk.drop(work)
             self._moved_on(work, reply)
+
+
+def _digest(work: Work) -> str:
+    """The same for every copy of one message, so that it is parked once."""
+    return (work.body_hash or body_hash(work.message)).hex()[:16]

@@ -24,6 +24,7 @@ class Work:
         "answer",
         "arrival",
         "attempt",
+        "body_hash",
         "claimed",
         "entry",
         "error",
@@ -52,6 +53,7 @@ class Work:
         self.source = source
         self.token = token
         self.attempt = 1
+        self.body_hash: bytes | None = None
         self.claimed = False
         self.entry: Entry | None = None
         self.fencing_token = 0

@@ -18,8 +18,8 @@ from jmsclient.history import DocumentHistory, Reply, State, open_history
 from jmsclient.history.entries import Claim, Command, Complete
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
-from jmsclient.trigger.deciding import history_id
 from jmsclient.trigger.delivery import ResolverRequest
+from jmsclient.trigger.identity import history_id
 
 Q = "queue:///orders"
 Until = Callable[..., None]
