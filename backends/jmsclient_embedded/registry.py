@@ -1,8 +1,9 @@
 """Owns the brokers of this process by name: made on first use, shared, ended when their store is not needed any more.
 
-Must not know what a broker does. Source: api.md, "Connections": `embedded:` is one broker a process, `embedded:NAME` one a name,
-living until exit; one with a store ends with its last connection. A broker belongs to one clock, so that a test with a clock of
-its own never meets another's. Lock order: the registry's lock is taken before none other.
+Must not know what a broker does, nor what those say who attach to it (attach/). Source: api.md, "Connections": `embedded:` is one
+broker a process, `embedded:NAME` one a name, living until exit; one with a store ends with its last connection, attached processes
+not counted. A broker belongs to one clock, so that a test with a clock of its own never meets another's. Lock order: the
+registry's lock is taken before none other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import atexit
 import os
 import threading
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import ConfigurationError
@@ -18,15 +20,19 @@ from jmsclient_embedded.broker import Broker
 from jmsclient_embedded.parameters import BrokerParameters, parse_parameters
 from jmsclient_embedded.store import Store
 
+if TYPE_CHECKING:
+    from jmsclient_embedded.attach.listening import Listening
+
 _Key = tuple[str, Clock]
 EXIT_TIMEOUT = 5.0
 """Seconds that the end of the process waits for a store to be closed."""
 
-_lock = threading.Lock()  # guards the three below
+_lock = threading.Lock()  # guards the five below
 _brokers: dict[_Key, Broker] = {}
 _parameters: dict[Broker, BrokerParameters] = {}
 _users: dict[Broker, int] = {}
 _ending: dict[_Key, Broker] = {}
+_listening: dict[Broker, Listening] = {}
 
 
 def open_broker(name: str, parameters: Mapping[str, str] | None = None, clock: Clock = SYSTEM_CLOCK) -> Broker:
@@ -40,14 +46,19 @@ def open_broker(name: str, parameters: Mapping[str, str] | None = None, clock: C
         with _lock:
             ending = _ending.get(key)
             if ending is None:
-                return _get(key, name, wanted, given=bool(parameters))
-        ending.close(None)
+                broker, listening = _get(key, name, wanted, given=bool(parameters))
+                break
+        _end(ending, None)
         with _lock:
             _ending.pop(key, None)
+    if listening is not None:
+        listening.start()
+    return broker
 
 
-def _get(key: _Key, name: str, wanted: BrokerParameters, *, given: bool) -> Broker:
+def _get(key: _Key, name: str, wanted: BrokerParameters, *, given: bool) -> tuple[Broker, Listening | None]:
     broker = _brokers.get(key)
+    listening = None
     if broker is None:
         store = None if wanted.store is None else Store(wanted.store)
         try:
@@ -59,10 +70,16 @@ def _get(key: _Key, name: str, wanted: BrokerParameters, *, given: bool) -> Brok
         _brokers[key] = broker
         _parameters[broker] = wanted
         _users[broker] = 0
+        if store is not None:
+            from jmsclient_embedded.attach.holding import listening_for  # for those with a store; and it needs this module
+
+            listening = listening_for(broker, wanted)
+            if listening is not None:
+                _listening[broker] = listening
     elif given and _parameters[broker] != wanted:
         raise ConfigurationError(f"embedded:{name} is open in this process with other parameters; use the same, or none")
     _users[broker] += 1
-    return broker
+    return broker, listening
 
 
 def release_broker(broker: Broker, deadline: float | None = None) -> None:
@@ -76,7 +93,7 @@ def release_broker(broker: Broker, deadline: float | None = None) -> None:
             return
         key = _forget(broker)
         _ending[key] = broker
-    broker.close(deadline)
+    _end(broker, deadline)
     with _lock:
         if broker.ended and _ending.get(key) is broker:
             del _ending[key]
@@ -87,7 +104,7 @@ def close_broker(broker: Broker) -> None:
     with _lock:
         if broker in _users:
             _forget(broker)
-    broker.close(None)
+    _end(broker, None)
 
 
 def _forget(broker: Broker) -> _Key:
@@ -96,12 +113,21 @@ def _forget(broker: Broker) -> _Key:
     return key
 
 
+def _end(broker: Broker, deadline: float | None) -> None:
+    """Who is attached goes first, so that the store hears of all that they gave back. Not under the lock."""
+    listening = _listening.get(broker)
+    if listening is not None:
+        listening.close(broker.clock.left(deadline))
+        _listening.pop(broker, None)
+    broker.close(deadline)
+
+
 def _close_stores() -> None:
     with _lock:
         brokers = [*_brokers.values(), *_ending.values()]
     for broker in brokers:
         if broker.store is not None:
-            broker.close(broker.clock.deadline(EXIT_TIMEOUT))
+            _end(broker, broker.clock.deadline(EXIT_TIMEOUT))
 
 
 def _forget_after_fork() -> None:
@@ -110,7 +136,9 @@ def _forget_after_fork() -> None:
     _lock = threading.Lock()
     for broker in [*_brokers.values(), *_ending.values()]:
         broker.disown()
-    for registry in (_brokers, _parameters, _users, _ending):
+    for listening in _listening.values():
+        listening.disown()
+    for registry in (_brokers, _parameters, _users, _ending, _listening):
         registry.clear()
 
 

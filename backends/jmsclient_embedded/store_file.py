@@ -77,7 +77,8 @@ class StoreLock:
                 holder = os.pread(file, 32, 0).decode("ascii", "replace").strip() or "unknown"
                 os.close(file)
                 raise StoreInUseError(
-                    f"store {str(self._store)!r} is in use by process {holder}; stop that process or choose another file"
+                    f"store {str(self._store)!r} is in use by process {holder}; stop that process, choose another file, "
+                    "or attach to it: add attach=yes to the URL"
                 ) from error
             if self._is_the_file(file):
                 break

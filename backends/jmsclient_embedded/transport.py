@@ -6,7 +6,7 @@ Must not know of states, storage or turns (broker.py and what it uses). Source: 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jmsclient.destination import Destination, Queue, Topic
 from jmsclient.envelope import encode
@@ -47,20 +47,32 @@ _PRE_SETTLED_OUTCOMES = (None, "accepted")
 
 
 class EmbeddedBackend(Backend):
-    """`embedded:`, `embedded:NAME`, `embedded:NAME?store=FILE`."""
+    """`embedded:`, `embedded:NAME`, `embedded:NAME?store=FILE`; with `attach=yes` also where another process holds FILE."""
 
     schemes = ("embedded",)
 
-    def connect(self, endpoint: Endpoint, listener: TransportListener, *, deadline: float | None) -> EmbeddedTransport:
-        name = endpoint.address.strip("/")
-        return EmbeddedTransport(open_broker(name, endpoint.parameters, endpoint.clock), listener)
+    def connect(self, endpoint: Endpoint, listener: TransportListener, *, deadline: float | None) -> Transport:
+        def open_here() -> EmbeddedTransport:
+            name = endpoint.address.strip("/")
+            return EmbeddedTransport(open_broker(name, endpoint.parameters, endpoint.clock), listener)
+
+        if "attach" not in endpoint.parameters:
+            return open_here()
+        from jmsclient_embedded.attach.attaching import open_or_attach  # for few; and it needs this module
+
+        return open_or_attach(endpoint, listener, open_here, deadline)
 
 
 class EmbeddedTransport(Transport):
-    """A connection to a broker of this process. `broker` is that broker, for tools and tests."""
+    """A connection to a broker of this process. `broker` is that broker, for tools and tests; `release` is called once at the end."""
 
-    def __init__(self, broker: Broker, listener: TransportListener) -> None:
+    in_process = True
+
+    def __init__(
+        self, broker: Broker, listener: TransportListener, release: Callable[[Broker, float | None], None] = release_broker
+    ) -> None:
         self.broker = broker
+        self._release = release
         self.peer = PEER
         self.capabilities = Capabilities(
             take_on_arrival=True,
@@ -110,7 +122,7 @@ class EmbeddedTransport(Transport):
         for session in tuple(self._sessions):
             session.close(deadline)
         self._closed = True
-        release_broker(self.broker, deadline)
+        self._release(self.broker, deadline)
 
     def lose(self, error: Exception | None = None) -> None:
         """Die as a broken link does: nothing is closed, the broker takes everything back, the listener hears of it (IF-10)."""
@@ -125,7 +137,7 @@ class EmbeddedTransport(Transport):
 
         self.broker.steps.ask(lose)
         self.broker.steps.call(lambda: self._listener.lost(lost))
-        release_broker(self.broker)
+        self._release(self.broker, None)
 
 
 def simulate_connection_loss(transport: Transport) -> None:
