@@ -1,4 +1,4 @@
-"""From a handler's annotations to its arguments: `Message`, `Delivery`, and one body parameter.
+"""From a handler's annotations to its arguments: `Message`, `Delivery`, and one body parameter; of a batch, lists of these.
 
 The plan is made once, when the trigger is declared; a handler that cannot be called that way is refused there. A body that
 does not fit raises MessageFormatError naming the field; the trigger treats that as a fatal error, so it is dead-lettered,
@@ -12,8 +12,8 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable
-from typing import Any, get_type_hints
+from collections.abc import Callable, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
 
 from jmsclient.errors import ConfigurationError, MessageFormatError
 from jmsclient.message import Message
@@ -25,6 +25,37 @@ Argument = Callable[[Message, Delivery], Any]
 def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
     """A call of `function` from a message and its delivery; of an `async def` it returns what is to be awaited. Raises
     ConfigurationError for a parameter it cannot fill, and for a generator."""
+    arguments = _arguments(function, lambda hint: hint)
+
+    def call(message: Message, delivery: Delivery) -> Any:
+        return function(*[argument(message, delivery) for argument in arguments])
+
+    return call
+
+
+class BatchCall:
+    """A call of `function` with lists: each of its parameters takes `list[…]` of what `bind` knows (TR-48)."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raises ConfigurationError as `bind` does."""
+        self._function = function
+        self._arguments = _arguments(function, _of_a_list)
+
+    def row(self, message: Message, delivery: Delivery) -> tuple[Any, ...]:
+        """The arguments of one message. Raises MessageFormatError where its body does not fit."""
+        return tuple(argument(message, delivery) for argument in self._arguments)
+
+    def __call__(self, rows: Sequence[tuple[Any, ...]]) -> Any:
+        return self._function(*[list(column) for column in zip(*rows, strict=True)])
+
+
+def _of_a_list(hint: Any) -> Any:
+    """What is in the list; None where it is no list of one type."""
+    return get_args(hint)[0] if get_origin(hint) is list and len(get_args(hint)) == 1 else None
+
+
+def _arguments(function: Callable[..., Any], each: Callable[[Any], Any]) -> list[Argument]:
+    """One for each parameter; `each` gives from a parameter's annotation what one message is to become."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"handler {_name(function)} is a generator: calling it runs nothing; return instead of yield")
     try:
@@ -38,16 +69,12 @@ def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
             if parameter.default is parameter.empty and parameter.kind is parameter.KEYWORD_ONLY:
                 raise ConfigurationError(f"handler {_name(function)}: keyword-only parameter {parameter.name!r} cannot be filled")
             continue
-        argument = _argument(hints.get(parameter.name), parameter.name, function)
+        argument = _argument(each(hints.get(parameter.name)), hints.get(parameter.name), parameter.name, function, each)
         bodies += argument not in (_the_message, _the_delivery)
         arguments.append(argument)
     if bodies > 1:
         raise ConfigurationError(f"handler {_name(function)}: only one parameter can take the body")
-
-    def call(message: Message, delivery: Delivery) -> Any:
-        return function(*[argument(message, delivery) for argument in arguments])
-
-    return call
+    return arguments
 
 
 def _annotated(function: Callable[..., Any]) -> Any:
@@ -69,16 +96,17 @@ def _the_delivery(_: Message, delivery: Delivery) -> Delivery:
     return delivery
 
 
-def _argument(hint: Any, name: str, function: Callable[..., Any]) -> Argument:
+def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any], each: Callable[[Any], Any]) -> Argument:
     if hint is Message:
         return _the_message
     if hint is Delivery:
         return _the_delivery
     convert = _converter(hint)
     if convert is None:
+        of = "list[…] (batch > 1) of " if each is _of_a_list else ""
         raise ConfigurationError(
-            f"handler {_name(function)}: parameter {name!r} is annotated {hint!r}; expected Message, Delivery, str, bytes, dict, "
-            "a dataclass, a msgspec Struct or a pydantic model"
+            f"handler {_name(function)}: parameter {name!r} is annotated {annotation!r}; expected {of}Message, Delivery, str, "
+            "bytes, dict, a dataclass, a msgspec Struct or a pydantic model"
         )
     return lambda message, _: convert(message.body)
 

@@ -99,7 +99,6 @@ class Declaration:
 
     def _refuse_what_comes_later(self) -> None:
         later = {
-            "batch": self.batch != 1,
             "transacted": self.transacted,
         }
         for name, asked in later.items():

@@ -17,12 +17,15 @@ from typing import Any
 
 from jmsclient.clock import Bell
 from jmsclient.message import Message
+from jmsclient.trigger.batch import Batch, Prepared, grouped
+from jmsclient.trigger.binding import BatchCall
 from jmsclient.trigger.decision import Status
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
 from jmsclient.trigger.work import Work
 
-Call = Callable[[Message, Delivery], Any]
+Call = Callable[[Message, Delivery], Any] | BatchCall
+Item = Work | Batch
 Send = Callable[[list[Gathered]], None]
 LAST_MOMENT = 1.0
 
@@ -34,9 +37,10 @@ class Handlers:
     """
 
     def __init__(self, declaration: Declaration, call: Call, send: Send, bell: Bell) -> None:
-        self.finished: deque[Work] = deque()
+        self.finished: deque[Item] = deque()
         self._declaration = declaration
-        self._call = call
+        self._call: Any = call
+        self._batch_call: Any = call
         self._send = send
         self._bell = bell
         self._handler_is_async = is_async(declaration.function)
@@ -53,15 +57,18 @@ class Handlers:
         if self._loop is not None:
             self._loop.begin()
 
-    def start(self, works: Sequence[Work]) -> None:
-        """Run these, in order; those there is no room for wait."""
+    def start(self, works: Sequence[Work]) -> int:
+        """Run these, in order; those there is no room for wait. Returns how many calls that takes."""
+        batch = self._declaration.batch
+        items: Sequence[Item] = works if batch == 1 else grouped(works, batch)
         if self._loop is None:
-            self._threads.start(works)
-            return
-        awaited = [work for work in works if self._is_async(work)]
-        self._threads.start([work for work in works if not self._is_async(work)])
+            self._threads.start(items)
+            return len(items)
+        awaited = [item for item in items if self._is_async(item)]
+        self._threads.start([item for item in items if not self._is_async(item)])
         if awaited:
             self._loop.start(awaited)
+        return len(items)
 
     @property
     def cancellable(self) -> int:
@@ -79,14 +86,18 @@ class Handlers:
         if self._loop is not None:
             self._loop.stop(timeout)
 
-    def _is_async(self, work: Work) -> bool:
-        return self._handler_is_async if work.question is None else self._resolver_is_async
+    def _is_async(self, item: Item) -> bool:
+        question = isinstance(item, Work) and item.question is not None
+        return self._resolver_is_async if question else self._handler_is_async
 
-    def _done(self, work: Work) -> None:
-        self.finished.append(work)
+    def _done(self, item: Item) -> None:
+        self.finished.append(item)
         self._bell.ring()
 
-    def _execute(self, work: Work) -> None:
+    def _execute(self, work: Item) -> None:
+        if isinstance(work, Batch):
+            self._execute_batch(work)
+            return
         try:
             if work.question is not None:
                 assert self._declaration.resolver is not None
@@ -99,7 +110,10 @@ class Handlers:
         except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
             work.error = error
 
-    async def _execute_async(self, work: Work, sender: ThreadPoolExecutor) -> None:
+    async def _execute_async(self, work: Item, sender: ThreadPoolExecutor) -> None:
+        if isinstance(work, Batch):
+            await self._execute_batch_async(work, sender)
+            return
         try:
             if work.question is not None:
                 assert self._declaration.resolver is not None
@@ -113,6 +127,31 @@ class Handlers:
                 await asyncio.get_running_loop().run_in_executor(sender, self._send, delivery.gathered)
         except BaseException as error:  # noqa: BLE001  as above; a cancellation is a result too
             work.error = error
+
+    def _execute_batch(self, batch: Batch) -> None:
+        prepared = self._prepared(batch)
+        if not prepared.rows:
+            return
+        try:
+            self._batch_call(prepared.rows)
+            if gathered := prepared.gathered:
+                self._send(gathered)
+        except BaseException as error:  # noqa: BLE001  as above
+            prepared.failed(error)
+
+    async def _execute_batch_async(self, batch: Batch, sender: ThreadPoolExecutor) -> None:
+        prepared = self._prepared(batch)
+        if not prepared.rows:
+            return
+        try:
+            await self._batch_call(prepared.rows)
+            if gathered := prepared.gathered:
+                await asyncio.get_running_loop().run_in_executor(sender, self._send, gathered)
+        except BaseException as error:  # noqa: BLE001  as above
+            prepared.failed(error)
+
+    def _prepared(self, batch: Batch) -> Prepared:
+        return Prepared(((work, self._delivery(work)) for work in batch.works), self._batch_call)
 
     def _delivery(self, work: Work) -> Delivery:
         return Delivery(
@@ -141,10 +180,10 @@ class HandlerThreads:
     The first waiting thread takes the next work, so no thread idles while another has one waiting (TR-62).
     """
 
-    def __init__(self, name: str, number: int, execute: Callable[[Work], None], done: Callable[[Work], None]) -> None:
+    def __init__(self, name: str, number: int, execute: Callable[[Item], None], done: Callable[[Item], None]) -> None:
         self._execute = execute
         self._done = done
-        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
         # Daemons: a handler that never returns must not keep the process alive after the grace period (O01).
         self._threads = [
             threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
@@ -154,9 +193,9 @@ class HandlerThreads:
         for thread in self._threads:
             thread.start()
 
-    def start(self, works: Sequence[Work]) -> None:
-        for work in works:
-            self._queue.put(work)
+    def start(self, items: Sequence[Item]) -> None:
+        for item in items:
+            self._queue.put(item)
 
     def stop(self, timeout: float | None) -> None:
         for _ in self._threads:
@@ -165,9 +204,9 @@ class HandlerThreads:
             thread.join(timeout)
 
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None:
-            self._execute(work)
-            self._done(work)
+        while (item := self._queue.get()) is not None:
+            self._execute(item)
+            self._done(item)
 
 
 class HandlerLoop:
@@ -177,8 +216,8 @@ class HandlerLoop:
         self,
         name: str,
         number: int,
-        execute: Callable[[Work, ThreadPoolExecutor], Coroutine[Any, Any, None]],
-        done: Callable[[Work], None],
+        execute: Callable[[Item, ThreadPoolExecutor], Coroutine[Any, Any, None]],
+        done: Callable[[Item], None],
     ) -> None:
         self._execute = execute
         self._done = done
@@ -198,9 +237,9 @@ class HandlerLoop:
     def begin(self) -> None:
         self._thread.start()
 
-    def start(self, works: Sequence[Work]) -> None:
-        self._started += len(works)
-        self._loop.call_soon_threadsafe(self._begin, works)
+    def start(self, items: Sequence[Item]) -> None:
+        self._started += len(items)
+        self._loop.call_soon_threadsafe(self._begin, items)
 
     def cancel(self) -> None:
         if not self._cancelled:
@@ -214,20 +253,21 @@ class HandlerLoop:
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
-    def _begin(self, works: Sequence[Work]) -> None:
-        for work in works:
-            task = self._loop.create_task(self._one(work))
+    def _begin(self, items: Sequence[Item]) -> None:
+        for item in items:
+            task = self._loop.create_task(self._one(item))
             self._tasks.add(task)  # the loop itself holds tasks weakly
             task.add_done_callback(self._tasks.discard)
 
-    async def _one(self, work: Work) -> None:
+    async def _one(self, item: Item) -> None:
         try:
             async with self._room:
-                await self._execute(work, self._sender)
+                await self._execute(item, self._sender)
         except asyncio.CancelledError as error:  # before it began
-            work.error = error
+            for work in item.works if isinstance(item, Batch) else (item,):
+                work.error = error
         self._ended += 1
-        self._done(work)
+        self._done(item)
 
     def _cancel(self) -> None:
         for task in self._tasks:

@@ -254,8 +254,13 @@ class Pipeline:
 
     def _free(self) -> int:
         """Handlers that could take one more message."""
-        capacity = self.declaration.concurrency * self.declaration.micro_batch
-        if self.declaration.serial:
+        declaration = self.declaration
+        if declaration.batch > 1:
+            waiting = declaration.serial and bool(self._retries.waiting())
+            calls = 0 if waiting else declaration.concurrency - self._busy
+            return max(0, calls) * declaration.batch - len(self._ready) - len(self._claiming)
+        capacity = declaration.concurrency * declaration.micro_batch
+        if declaration.serial:
             capacity -= len(self._retries.waiting())  # it keeps its order while one waits
         return capacity - self._busy - len(self._ready) - len(self._claiming)
 
@@ -282,21 +287,28 @@ class Pipeline:
     def _collect(self, now: float) -> None:
         finished = self._handlers.finished
         while finished:
-            work = finished.popleft()
+            item = finished.popleft()
             self._busy -= 1
-            if work.given_up:
-                self._resolving.answered(work)
-            elif self._cancelled_at is not None and isinstance(work.error, CancelledError):
-                self._unfinished += 1
-                self._desk.tell("cancelled", work, logging.WARNING, "was cancelled at the end of the grace period: given back")
-                self._desk.give_back(work, RETRY)
-            elif work.question is not None:
-                self._resolving.answered(work)
-            elif work.error is not None:
-                self._failed(work, work.error)
+            if isinstance(item, Work):
+                self._ended_as(item)
             else:
-                self._finished += 1
-                self._desk.complete(work, "done")
+                for work in item.works:
+                    self._ended_as(work)
+
+    def _ended_as(self, work: Work) -> None:
+        if work.given_up:
+            self._resolving.answered(work)
+        elif self._cancelled_at is not None and isinstance(work.error, CancelledError):
+            self._unfinished += 1
+            self._desk.tell("cancelled", work, logging.WARNING, "was cancelled at the end of the grace period: given back")
+            self._desk.give_back(work, RETRY)
+        elif work.question is not None:
+            self._resolving.answered(work)
+        elif work.error is not None:
+            self._failed(work, work.error)
+        else:
+            self._finished += 1
+            self._desk.complete(work, "done")
 
     def _failed(self, work: Work, error: BaseException) -> None:
         if not self._retries.plan(work, error):
@@ -328,8 +340,7 @@ class Pipeline:
         self._ready.clear()
         shown = [work.arrival for work in ready if work.question is None and not work.retries and work.parked is None]
         self._intake.handing_over(shown)
-        self._busy += len(ready)
-        self._handlers.start(ready)
+        self._busy += self._handlers.start(ready)
 
     # -- stopping ---------------------------------------------------------------------------------------------------
 

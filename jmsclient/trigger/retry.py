@@ -17,6 +17,9 @@ from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.work import Work
 
+TOGETHER = 0.001
+"""Seconds: what is due within them is run together, so that a batch stays one."""
+
 
 class Retries:
     """`start` has work run again; `redeliver` gives it back as a planned redelivery because of an error;
@@ -83,7 +86,7 @@ class Retries:
     def watch(self, now: float) -> None:
         """Begin the attempts that are due."""
         for work in self.waiting():
-            if work.retry_at is not None and work.retry_at <= now:
+            if work.retry_at is not None and work.retry_at <= now + TOGETHER:
                 if work.claimed:
                     work.retry_at = math.inf
                     self._claim(work, take_over=False)

@@ -12,7 +12,7 @@ from jmsclient.intake import Intake
 from jmsclient.jms.read_ahead import decide
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead
 from jmsclient.transport.contract import ReceiverSpec, Transport, TransportSession
-from jmsclient.trigger.binding import bind
+from jmsclient.trigger.binding import BatchCall, bind
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.outbox import Outbox
 from jmsclient.trigger.pipeline import Pipeline, TriggerReport
@@ -80,7 +80,7 @@ class RunningTrigger:
             intake.set_window(options.read_ahead_messages, takes=True)
         pipeline = Pipeline(
             declaration,
-            call=bind(declaration.function),
+            call=bind(declaration.function) if declaration.batch == 1 else BatchCall(declaration.function),
             send=outbox.send_gathered,
             send_copy=outbox.dead_letter,
             capabilities=capabilities,

@@ -36,7 +36,7 @@ from jmsclient.options import (
 )
 from jmsclient.transport.contract import Transport
 from jmsclient.transport.registry import find_backend, parse_url
-from jmsclient.trigger.binding import bind
+from jmsclient.trigger.binding import BatchCall, bind
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.pipeline import TriggerReport
 from jmsclient.trigger.running import RunningTrigger
@@ -155,6 +155,11 @@ class Worker:
         `monitor()`, asked every `TriggerOptions.monitor_interval`, returns True (TR-60) or `worker.triggers[name].resume()` is
         called.
 
+        With `batch` above 1 the function handles up to so many messages in one call and takes `list[…]` of what it would take
+        for one: `list[Order]`, `list[Message]`, `list[Delivery]`. It is called with those that are there, at least one. Each
+        message is checked, claimed, completed and acknowledged on its own; what the call raises counts for each of its messages,
+        and one whose body does not fit fails alone (TR-48).
+
         While the history does not answer, `history_unavailable` says what becomes of messages (TR-49): "suspend" takes none
         and resumes by itself; "run" decides as without a history: what is delivered for the first time runs, without duplicate
         detection, what comes again is the resolver's or In Doubt; "in_doubt" treats them as In Doubt; "resolver" asks
@@ -192,7 +197,7 @@ class Worker:
         }
 
         def declare(function: Function) -> Function:
-            bind(function)  # refuse what cannot be called before anything runs
+            bind(function) if batch == 1 else BatchCall(function)  # refuse what cannot be called before anything runs
             self._declared[identity] = {**settings, "function": function}
             return function
 

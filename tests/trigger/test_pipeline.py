@@ -455,7 +455,7 @@ def test_a_lost_link_ends_the_run_with_an_error(backend: ScriptedBackend) -> Non
         ({"concurrency": 0}, ConfigurationError, "concurrency=0"),
         ({"on_error": "explode"}, ConfigurationError, "dead_letter, redeliver, acknowledge"),
         ({"in_doubt": "park"}, ConfigurationError, "must be durable"),
-        ({"batch": 2}, UnsupportedFeatureError, "batch=2"),
+        ({"transacted": True}, UnsupportedFeatureError, "transact"),
     ],
 )
 def test_bad_settings_are_refused_by_name(
