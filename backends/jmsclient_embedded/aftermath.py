@@ -19,6 +19,10 @@ class Aftermath:
 
     pushes: list[tuple[Outlet, list[Arrival]]] = field(default_factory=list)
     """Each outlet once: it is marked as being pushed to from here on, and later grants go to its outbox."""
+    recalls: list[Outlet] = field(default_factory=list)
+    """Those whose sinks are to give back what nobody has seen (IF-20)."""
+    closures: list[tuple[Outlet, Exception]] = field(default_factory=list)
+    """Those that the broker closes, and why."""
     events: list[tuple[str, str, int, dict[str, object]]] = field(default_factory=list)
     wake: bool = False
     """Something waits for a time."""
@@ -31,8 +35,8 @@ class Aftermath:
 
     def take(self) -> Aftermath:
         """What there is; nothing is left."""
-        taken = Aftermath(self.pushes, self.events, self.wake, self.write)
-        self.pushes, self.events, self.wake, self.write = [], [], False, False
+        taken = Aftermath(self.pushes, self.recalls, self.closures, self.events, self.wake, self.write)
+        self.pushes, self.recalls, self.closures, self.events, self.wake, self.write = [], [], [], [], False, False
         return taken
 
 

@@ -1,8 +1,9 @@
-"""Owns one broker: the lock, the thread, and the calls that other rooms make.
+"""Owns one broker: the lock, the thread, the rooms, and the calls that the transport makes.
 
-Must not know of the contract's sessions (transport.py) or of SQL (store.py). What happens to messages is decided in granting,
-settling, closing and writing, always as steps under the one lock (steps.py). Lock order: this lock, then the hand-over
-journal's; no other room's lock, and no call of a sink or listener, under it. Source: rules IF-2, IF-3, IF-7 to IF-11, IF-33.
+Must not know of the contract's sessions (transport.py) or of SQL (store.py). What happens to messages is decided in the rooms
+(admission, granting, settling, transactions, redirecting, pausing, closing, catalogue, topics, writing), always as steps under
+the one lock (steps.py). Lock order: this lock, then the hand-over journal's; no other room's lock, and no call of a sink or
+listener, under it. Source: rules IF-2, IF-3, IF-7 to IF-11, IF-33, IF-34.
 """
 
 from __future__ import annotations
@@ -10,57 +11,81 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import get_ident
 
 from jmsclient.clock import Clock
+from jmsclient.errors import ConnectionLostError
 from jmsclient.events import emit
 from jmsclient.message import Content
-from jmsclient.options import DefaultReadAhead
 from jmsclient.transport.contract import Arrival, Outcome
+from jmsclient_embedded.admission import Admission, Route, Sending
 from jmsclient_embedded.aftermath import Aftermath, tell_events
+from jmsclient_embedded.catalogue import Catalogue
 from jmsclient_embedded.closing import Closing
+from jmsclient_embedded.definitions import read
+from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
-from jmsclient_embedded.outlet import Outlet
-from jmsclient_embedded.queue import ERROR_DESTINATION, Entry, QueueSettings, QueueStatistics
+from jmsclient_embedded.outlet import Group, Outlet
+from jmsclient_embedded.pauses import Flags, Pause
+from jmsclient_embedded.pausing import Pausing
+from jmsclient_embedded.redirecting import Redirecting
+from jmsclient_embedded.settings import QueueSettings
 from jmsclient_embedded.settling import LIMIT_REASON, Settling
+from jmsclient_embedded.states import State
 from jmsclient_embedded.steps import Answer, Steps
 from jmsclient_embedded.store import Store
+from jmsclient_embedded.topics import Topics
+from jmsclient_embedded.transactions import Transactions
 from jmsclient_embedded.writing import Writing
 
 SCAN_INTERVAL = 30.0
-"""Seconds between two looks for expired messages that nobody asks for (IF-33)."""
+"""Seconds between two looks for expired messages that nobody asks for (IF-33), and for blocked units of order (IF-34)."""
 WALL_LOOK_INTERVAL = 0.5
 """Seconds between two looks at the wall clock while un-born messages wait: it may be set forward (IF-3)."""
 
 _logger = logging.getLogger("jmsclient.embedded")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MessageInfo:
-    """One message as `Broker.messages` shows it; `delivery_count` is the number of hand-overs so far."""
-
-    message_id: str | None
-    state: str
-    owner: str | None
-    delivery_count: int
-
-
 class Broker:
-    """Thread-safe. `defaults` are the settings of queues made on first use; without `store` nothing outlives the process."""
+    """Thread-safe. `defaults` are the settings of queues made on first use (the template), `startup` the broker's own pauses
+    at start; without `store` nothing outlives the process."""
 
-    def __init__(self, name: str, defaults: QueueSettings, clock: Clock, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        defaults: QueueSettings,
+        clock: Clock,
+        store: Store | None = None,
+        startup: dict[Pause, bool | None] | None = None,
+    ) -> None:
         self.name = name
         self.clock = clock
         self.store = store
-        self._aftermath = Aftermath()
-        self.granting = Granting(defaults, clock, self._aftermath)
-        self.writing = self.granting.writing = Writing(store, clock, self._aftermath, self.granting.shown)
-        self.settling = Settling(self.granting, self.writing, clock, self._aftermath)
-        self.closing = Closing(self.granting, self.settling)
+        todo = self._aftermath = Aftermath()
+        granting = self.granting = Granting(defaults, Flags(), clock, todo)
+        self.writing = Writing(store, clock, todo, granting.shown)
+        self.redirecting = Redirecting(
+            self.writing, clock, todo, line=granting.line, shown=granting.shown, next_sequence=granting.next_sequence
+        )
+        self.settling = Settling(granting, self.writing, self.redirecting, clock, todo)
+        self.admission = Admission(granting, self.writing, clock)
+        self.transactions = Transactions(granting, self.settling, self.writing, clock)
+        self.pausing = Pausing(granting, self.settling, todo)
+        self.topics = Topics(granting)
+        self.closing = Closing(granting, self.settling, self.admission, self.transactions)
+        self.catalogue = Catalogue(
+            granting, self.topics, self.admission, self.pausing, self.writing, todo, startup or dict.fromkeys(Pause)
+        )
+        granting.expired = self.redirecting.expired
+        granting.pre_settled = self.settling.pre_settle
+        self.topics.discard = self.discard_all
+        self.closing.left = self.topics.left
         self.disowned = False
         """This process is a fork of the one the broker lives in."""
+        self.client_ids: set[str] = set()
+        """Those of the connections that are open."""
+        self._reported: set[int] = set()
         self._next_scan = clock.monotonic() + SCAN_INTERVAL
         self.steps = Steps(clock, name or "default", after=self._after, serve=self._serve, ended=self.writing.end)
         if store is not None:
@@ -70,52 +95,44 @@ class Broker:
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
-    def create_queue(
-        self,
-        name: str,
-        *,
-        redelivery_limit: int = -1,
-        error_destination: str | None = ERROR_DESTINATION,
-        default_read_ahead: DefaultReadAhead = DefaultReadAhead.NO,
-    ) -> None:
-        """Make a queue with these settings, or give them to the one there is. Raises ConfigurationError, StoreError."""
-        settings = QueueSettings(
-            redelivery_limit=redelivery_limit, error_destination=error_destination, default_read_ahead=default_read_ahead
-        )
+    def check_alive(self) -> None:
+        """Raises ConnectionLostError in a fork."""
+        if self.disowned:
+            raise ConnectionLostError("this broker lives in the process that this one was forked from; connect again here")
 
-        def create() -> None:
-            self.granting.line(name).queue.settings = settings
-            self.writing.settings(name, settings)
-
-        self.steps.ask(create)
-        self.flush(None)
-
-    def statistics(self, name: str) -> QueueStatistics:
-        """The numbers of a queue (IF-15); all 0 for one that was never used."""
-
-        def look() -> QueueStatistics:
-            line = self.granting.lines.get(name) or Line(name, self.granting.defaults)
-            return line.queue.statistics()
-
-        return self.steps.ask(look)
-
-    def messages(self, name: str) -> list[MessageInfo]:
-        """Every message of a queue: visible ones in order, then delayed, sent and received ones."""
-        return self.steps.ask(lambda: self._messages(name))
+    def put(self, line: Line, contents: Sequence[Content], deadline: float | None) -> None:
+        """Put messages that are not stored on a `plain` queue: the short way."""
+        self.steps.ask(lambda: self._put(line, contents), deadline)
 
     def send(
-        self, name: str, contents: Sequence[Content], envelopes: Sequence[bytes | None] | None, deadline: float | None
-    ) -> None:
-        """Put messages on a queue; with `envelopes` (None for one that is not stored) it returns when they are stored.
+        self,
+        route: Callable[[], Route],
+        contents: Sequence[Content],
+        envelopes: Sequence[bytes | None] | None,
+        group: Group,
+        *,
+        room_deadline: float | None,
+        confirm_timeout: float | None,
+    ) -> Sending:
+        """Put messages on a destination, with `envelopes` (None for one that is not stored) on disk when it returns.
 
-        Raises RequestTimeoutError past `deadline` (monotonic): unknown whether they are sent; StoreError: none is.
+        Waits for room until `room_deadline` (monotonic), then for the disk, `confirm_timeout` seconds. What it returns says how
+        many entered, and why those are not stored, if they are not. Raises DestinationPausedError, ResourceAllocationError,
+        and RequestTimeoutError: unknown whether they are stored.
         """
-        if envelopes is None:
-            self.steps.ask(lambda: self._put(name, contents), deadline)
-            return
         answer: Answer[None] = Answer(self.clock)
-        self.steps.tell(lambda: self._store(name, contents, envelopes, answer))
-        answer.wait(deadline, "a confirmation")
+        left = self.clock.left(room_deadline)
+        may_wait = left is None or left > 0
+
+        def begin() -> Sending:
+            return self.admission.send(route(), contents, envelopes, group, answer, may_wait=may_wait)
+
+        sending = self.steps.ask(begin)
+        if sending.room is not None and not sending.room.wait_until(room_deadline):
+            self.steps.ask(sending.give_up)
+        if not answer.given:
+            answer.wait(self.clock.deadline(confirm_timeout), "a confirmation")
+        return sending
 
     def settle(self, outlet: Outlet, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         """Hand a settlement over; returns at once."""
@@ -150,33 +167,24 @@ class Broker:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def _put(self, name: str, contents: Sequence[Content]) -> None:
-        line = self.granting.line(name)
+    def _put(self, line: Line, contents: Sequence[Content]) -> None:
         sequence = self.granting.sequence
         line.queue.add([Entry(next(sequence), content) for content in contents], self.clock.wall())
         self.granting.shown(line)
 
-    def _store(self, name: str, contents: Sequence[Content], envelopes: Sequence[bytes | None], answer: Answer[None]) -> None:
-        sequence = self.granting.sequence
-        entries = [
-            Entry(next(sequence), content, stored=envelope is not None)
-            for content, envelope in zip(contents, envelopes, strict=True)
-        ]
-        self.writing.send(self.granting.line(name), entries, envelopes, answer)
+    def discard(self, line: Line, entries: list[Entry]) -> None:
+        """T17: these were taken away by management."""
+        line.queue.deleted += len(entries)
+        self.writing.delete(entries)
 
-    def _messages(self, name: str) -> list[MessageInfo]:
-        line = self.granting.lines.get(name)
-        if line is None:
-            return []
-        entries = list(line.queue.unheld())
-        for holder in self.granting.holders.values():
-            if holder.queue is line.queue:
-                entries += holder.held.values()
-        return [_info(entry) for entry in entries]
+    def discard_all(self, line: Line) -> None:
+        """Its destination goes: whatever nobody holds goes with it."""
+        entries = [entry for entry in line.queue.unheld() if entry.state is not State.SEND]
+        line.queue.take_away(entries)
+        self.discard(line, entries)
 
     def _load(self, store: Store) -> None:
-        for name, settings in store.settings().items():
-            self.granting.line(name).queue.settings = settings
+        self.catalogue.load(read(store.definitions()))
         last = 0
         exceeded: dict[Line, list[Entry]] = {}
         for row in store.load():
@@ -191,7 +199,7 @@ class Broker:
         self.granting.restart_sequence(last + 1)
         for line, entries in exceeded.items():
             line.queue.pass_through(entries)
-            self.settling.dead_letter(line, entries, f"{LIMIT_REASON}: the process ended before it was settled", {})
+            self.redirecting.dead_letter(line, entries, f"{LIMIT_REASON}: the process ended before it was settled", {})
 
     def _fall_due(self) -> None:
         now, wall = self.clock.monotonic(), self.clock.wall()
@@ -200,12 +208,30 @@ class Broker:
             self._next_scan = now + SCAN_INTERVAL
         for line in tuple(self.granting.timed):
             queue = line.queue
-            if scan and (expired := queue.expire(wall)):
-                self.granting.expired(line, expired)
+            if scan:
+                self._scan(line, wall)
             if queue.show_due(now, wall):
                 self.granting.grant(line)
-            if not queue.expiring and not queue.has_delayed:
+            if not queue.expiring and not queue.has_delayed and queue.settings.unit_of_order is None:
                 self.granting.timed.discard(line)
+
+    def _scan(self, line: Line, wall: float) -> None:
+        queue = line.queue
+        if expired := queue.expire(wall):
+            self.redirecting.expired(line, expired)
+            self.granting.grant(line)
+        if queue.settings.unit_of_order is None or not line.wanting or line.consumption_paused:
+            return
+        for unit, head, behind in queue.units.heads():
+            if behind and head.state is State.VISIBLE and head.sequence not in self._reported:
+                self._reported.add(head.sequence)
+                text = (
+                    f"unit of order {unit!r} of {line.destination.address}: no receiver selects its head, {behind} wait behind it"
+                )
+                self._aftermath.tell(
+                    "unit_blocked", text, level=logging.WARNING, queue=queue.name, unit=unit, message_id=head.content.message_id
+                )
+        self._reported &= {head.sequence for one in self.granting.timed for _, head, _ in one.queue.units.heads()}
 
     def _wait(self) -> float | None:
         now, wall = self.clock.monotonic(), self.clock.wall()
@@ -224,7 +250,8 @@ class Broker:
 
     def _after(self) -> Callable[[], None] | None:
         todo = self._aftermath
-        if not (todo.pushes or todo.write or todo.wake or todo.events):
+        self.admission.serve()
+        if not (todo.pushes or todo.write or todo.wake or todo.events or todo.recalls or todo.closures):
             return None
         todo = todo.take()
         return lambda: self._act(todo)
@@ -239,6 +266,10 @@ class Broker:
                 self.writing.ring()
             if todo.events:
                 tell_events(todo.events)
+            for outlet in todo.recalls:
+                outlet.sink.recall()
+            for outlet, error in todo.closures:
+                self._close(outlet, error)
             if not pushes:
                 return
             outlet, batch = pushes.popleft()
@@ -249,6 +280,7 @@ class Broker:
                 _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
             with self.steps.lock:
                 self._pushed(outlet)
+                self.admission.serve()
                 todo = self._aftermath.take()
             pushes += todo.pushes  # behind the others: one busy receiver does not keep them waiting
 
@@ -256,18 +288,14 @@ class Broker:
         if self.granting.pushed(outlet):
             self.closing.idle(outlet)
 
+    def _close(self, outlet: Outlet, error: Exception) -> None:
+        """The broker closes a receiver: nothing is pushed to it any more when its sink hears of it."""
+        self.steps.perform(lambda: self.closing.close_outlet(outlet, lambda: self._tell_closed(outlet, error)))
+
+    def _tell_closed(self, outlet: Outlet, error: Exception) -> None:
+        self.steps.call(lambda: outlet.sink.closed(error))
+
     def _serve(self) -> float | None:
         if self.granting.timed:
             self.steps.perform(self._fall_due)
         return self.steps.perform(self._wait)
-
-
-def _info(entry: Entry) -> MessageInfo:
-    assert entry.state is not None
-    handed_over = entry.delivery is not None and entry.delivery.handed_over
-    return MessageInfo(
-        message_id=entry.content.message_id,
-        state=entry.state.value,
-        owner=None if entry.owner is None else entry.owner.name,
-        delivery_count=entry.count + int(handed_over),
-    )

@@ -13,6 +13,7 @@ from jmsclient.message import Body, Content, PropertyValue
 ORIGINAL_DESTINATION = "JMS_jmsclient_original_destination"
 REASON = "JMS_jmsclient_reason"
 DELIVERIES = "JMS_jmsclient_deliveries"
+FAILED_AT = "JMS_jmsclient_failed_at"
 _DROPPED = frozenset(("expiration", "delivery_time"))
 
 
@@ -45,8 +46,15 @@ class DeadLetter(Content):
 
 
 def dead_letter(
-    content: Content, *, destination: str, reason: str, deliveries: int, properties: Mapping[str, PropertyValue]
+    content: Content,
+    *,
+    destination: str,
+    reason: str,
+    deliveries: int,
+    time: float,
+    properties: Mapping[str, PropertyValue],
 ) -> DeadLetter:
-    """The copy of `content` that left `destination` (a URI) for `reason` after `deliveries` hand-overs."""
-    why: dict[str, PropertyValue] = {ORIGINAL_DESTINATION: destination, REASON: reason, DELIVERIES: deliveries}
+    """The copy of `content` that left `destination` (a URI) for `reason` at `time` (seconds since 1970) after `deliveries`
+    hand-overs. One that failed before has these properties replaced (R09)."""
+    why: dict[str, PropertyValue] = {ORIGINAL_DESTINATION: destination, REASON: reason, DELIVERIES: deliveries, FAILED_AT: time}
     return DeadLetter(content, {**why, **properties})

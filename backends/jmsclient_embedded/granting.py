@@ -1,38 +1,48 @@
 """Owns who gets a visible message: the lines by name, the owners, the turn among receivers, and the batches to push.
 
-Must not know of sessions' ends or outcomes. All under the broker's lock. Source: rules IF-5, IF-8, IF-18, IF-33; T10, T16.
+Must not know of sessions' ends or of what becomes of messages. All under the broker's lock. Source: rules IF-5, IF-8, IF-18, IF-33;
+T10; browsing.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from threading import get_ident
 
 from jmsclient.clock import Clock
 from jmsclient.transport.contract import Arrival
 from jmsclient_embedded.aftermath import Aftermath
+from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Outlet
-from jmsclient_embedded.queue import Entry, Holder, QueueSettings
-from jmsclient_embedded.writing import Writing
+from jmsclient_embedded.pauses import Flags
+from jmsclient_embedded.settings import QueueSettings
+from jmsclient_embedded.states import State
 
 FAIR_BATCH = 64
 """Messages at most that one of several waiting receivers is given before the next one's turn."""
 
 
 class Granting:
-    """The lines of a broker. `defaults` are the settings of queues made on first use."""
+    """The lines of a broker. `defaults` are the settings of queues made on first use, `server` the pauses of the whole broker;
+    `made` is told of each new line."""
 
-    def __init__(self, defaults: QueueSettings, clock: Clock, aftermath: Aftermath) -> None:
+    def __init__(self, defaults: QueueSettings, server: Flags, clock: Clock, aftermath: Aftermath) -> None:
         self.defaults = defaults
+        self.server = server
         self.lines: dict[str, Line] = {}
         self.holders: dict[int, Holder] = {}
         self.timed: set[Line] = set()
-        """Lines that hold something delayed, or something that expires."""
+        """Lines that hold something delayed, something that expires, or units of order."""
         self.sequence = itertools.count(1)
         self.numbers = itertools.count(1)
-        self.writing: Writing  # set by the broker: each needs the other
+        self.made: Callable[[Line], None] = _ignore
+        self.expired: Callable[[Line, list[Entry]], None] = _ignore_expired
+        """What becomes of messages that were found expired (T16)."""
+        self.pre_settled: Callable[[Outlet, list[Entry]], None] = _ignore_settled
+        """What becomes of messages that are pushed settled (DO-1)."""
         self._clock = clock
         self._aftermath = aftermath
 
@@ -42,9 +52,14 @@ class Granting:
         if line is None:
             settings = self.defaults
             if name == settings.error_destination:  # the last resort has no limit of its own, unless it is given one
-                settings = QueueSettings(default_read_ahead=settings.default_read_ahead)
-            line = self.lines[name] = Line(name, settings)
+                settings = replace(settings, redelivery_limit=-1, expiration_policy="discard")
+            line = self.lines[name] = Line(name, settings, above=(self.server,))
+            self.made(line)
         return line
+
+    def next_sequence(self) -> int:
+        """The number of the next message."""
+        return next(self.sequence)
 
     def restart_sequence(self, first: int) -> None:
         """Number new messages from `first` on: behind what was loaded."""
@@ -53,6 +68,9 @@ class Granting:
     def request(self, outlet: Outlet, count: int) -> None:
         """More demand of a receiver that is open."""
         if outlet.closing or count <= 0:
+            return
+        if outlet.browsing is not None:
+            self._show(outlet, count)
             return
         outlet.demand += count
         if not outlet.wanting:
@@ -68,7 +86,7 @@ class Granting:
     def shown(self, line: Line) -> None:
         """Something of this line changed its state: grant it, or have its time looked after."""
         queue = line.queue
-        if queue.expiring or queue.has_delayed:
+        if queue.expiring or queue.has_delayed or queue.settings.unit_of_order is not None:
             self.timed.add(line)
             self._aftermath.wake = True
         self.grant(line)
@@ -76,7 +94,7 @@ class Granting:
     def grant(self, line: Line) -> None:
         """T10: visible messages to those who want them, in turn."""
         queue, wanting = line.queue, line.wanting
-        if not wanting or not queue.visible:
+        if not wanting or not queue.visible or line.consumption_paused:
             return
         wall = self._clock.wall()
         barred: list[Outlet] = []
@@ -101,15 +119,12 @@ class Granting:
                 barred.append(outlet)
         wanting.extendleft(reversed(barred))
 
-    def expired(self, line: Line, entries: list[Entry]) -> None:
-        """T16 for what was found expired: it is discarded."""
-        self.writing.delete(entries)
-        name = line.queue.name
-        text = f"{len(entries)} messages expired on queue {name!r}"
-        self._aftermath.tell("messages_expired", text, queue=name, count=len(entries))
-
     def _push(self, outlet: Outlet, entries: list[Entry]) -> None:
         receiver, outbox = outlet.receiver, outlet.outbox
+        settled = outlet.pre_settled
+        if settled is not None and settled.error is not None:
+            self._refuse(outlet, entries, settled.error)
+            return
         for entry in entries:
             arrival = Arrival(
                 receiver,
@@ -119,17 +134,51 @@ class Granting:
                 persistent=entry.persistent,
                 size=entry.size,
                 expires_at=entry.expires_at,
-                settled=outlet.pre_settled,
+                settled=settled is not None,
             )
             entry.delivery = arrival
             outbox.append(arrival)
-        if outlet.pre_settled:  # at most once: gone when sent
-            self.writing.delete(entries)
-            outlet.line.queue.accept(entries)
+        if settled is not None:
+            self.pre_settled(outlet, entries)
+        self._pump(outlet)
+
+    def _refuse(self, outlet: Outlet, entries: list[Entry], error: Exception) -> None:
+        """DO-1: a default outcome that the broker cannot apply closes the consumer; nothing stays in `receive`."""
+        now = self._clock.monotonic()
+        outlet.line.queue.give_back(entries, counted=False, now=now)
+        outlet.demand = 0
+        self._aftermath.closures.append((outlet, error))
+
+    def _show(self, outlet: Outlet, count: int) -> None:
+        """Push up to `count` of what is visible still to one that only looks: nothing changes by that (IF-11)."""
+        assert outlet.browsing is not None
+        selection = outlet.holder.selection
+        seen = 0
+        for entry in outlet.browsing:
+            if entry.state is not State.VISIBLE or (selection is not None and not selection.wants(entry)):
+                continue
+            outlet.outbox.append(
+                Arrival(
+                    outlet.receiver,
+                    None,
+                    entry.content,
+                    delivery_count=entry.count + 1,
+                    persistent=entry.persistent,
+                    size=entry.size,
+                    settled=True,
+                )
+            )
+            seen += 1
+            if seen == count:
+                break
+        if seen:
+            self._pump(outlet)
+
+    def _pump(self, outlet: Outlet) -> None:
         if not outlet.pumping:
             outlet.pumping = True
+            self._aftermath.pushes.append((outlet, outlet.outbox))
             outlet.outbox = []
-            self._aftermath.pushes.append((outlet, outbox))
 
     def pushed(self, outlet: Outlet) -> bool:
         """`sink.delivered` returned: push what was granted meanwhile, or be idle. True where it is idle now."""
@@ -154,3 +203,15 @@ def undelivered(outlet: Outlet) -> list[Arrival]:
     """Take what was granted and not pushed."""
     unseen, outlet.outbox = outlet.outbox, []
     return unseen
+
+
+def _ignore(line: Line) -> None:
+    pass
+
+
+def _ignore_expired(line: Line, entries: list[Entry]) -> None:
+    pass
+
+
+def _ignore_settled(outlet: Outlet, entries: list[Entry]) -> None:
+    pass

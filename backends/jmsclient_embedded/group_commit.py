@@ -5,12 +5,15 @@ Must not know of SQLite or threads: called under the broker's lock. Source: issu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jmsclient.errors import JmsClientError
+from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.line import Line
-from jmsclient_embedded.queue import Entry
 from jmsclient_embedded.steps import Answer
 from jmsclient_embedded.store import Changes
+from jmsclient_embedded.transaction import SentPart
 
 RETRY_AFTER = 1.0
 """Seconds until settlements that could not be written are tried again, unless a send comes first."""
@@ -18,11 +21,30 @@ RETRY_AFTER = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PendingSend:
-    """Messages of one send; `answer` None where no one waits (a transfer to an error destination)."""
+    """Messages of one send; `done`, called with None or the error, is None where no one waits (a transfer to an error
+    destination)."""
 
     line: Line
     entries: list[Entry]
-    answer: Answer[None] | None
+    done: Callable[[JmsClientError | None], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommit:
+    """A transaction that ends: all of it is written or nothing. `end` is called with whether it is."""
+
+    sent: Sequence[SentPart]
+    accepted: Mapping[Line, Sequence[Entry]]
+    answer: Answer[None]
+    end: Callable[[bool], None]
+
+    def inserted(self) -> set[int]:
+        """Rows that it makes."""
+        return {entry.sequence for part in self.sent for entry in part.entries if entry.stored}
+
+    def deleted(self) -> set[int]:
+        """Rows that it removes."""
+        return {entry.sequence for entries in self.accepted.values() for entry in entries if entry.stored}
 
 
 @dataclass(slots=True)
@@ -31,11 +53,12 @@ class Batch:
 
     changes: Changes = field(default_factory=Changes)
     sends: list[PendingSend] = field(default_factory=list)
+    commits: list[PendingCommit] = field(default_factory=list)
     waiters: list[Answer[None]] = field(default_factory=list)
 
-    def waiting(self) -> list[Answer[None]]:
-        """Everyone who waits for this batch."""
-        return [*(one.answer for one in self.sends if one.answer is not None), *self.waiters]
+    def awaited(self) -> bool:
+        """Whether somebody's send or commit is in it."""
+        return bool(self.commits) or any(one.done is not None for one in self.sends)
 
 
 class GroupCommit:
@@ -51,7 +74,7 @@ class GroupCommit:
         batch = self.next
         if not batch.changes:
             return None
-        if now < self._not_before and not at_once and not any(one.answer is not None for one in batch.sends):
+        if now < self._not_before and not at_once and not batch.awaited():
             return None
         self.next, self.running = Batch(), batch
         return batch
@@ -75,13 +98,18 @@ class GroupCommit:
         self._not_before = 0.0
 
     def failed(self, batch: Batch, now: float) -> list[PendingSend]:
-        """Nothing of `batch` is written: its settlements and transfers wait for the next; returns the sends that fail."""
-        failed = [one for one in batch.sends if one.answer is not None]
+        """Nothing of `batch` is written: its settlements and transfers wait for the next; returns the sends that fail, as its
+        commits do."""
+        failed = [one for one in batch.sends if one.done is not None]
         lost = {entry.sequence for one in failed for entry in one.entries}
         kept = batch.changes
+        for commit in batch.commits:
+            lost |= commit.inserted()
+        undone = {sequence for commit in batch.commits for sequence in commit.deleted()}
         kept.inserts = [row for row in kept.inserts if row[0] not in lost]
+        kept.deletes = [sequence for sequence in kept.deletes if sequence not in undone]
         self.next.changes = kept.then(self.next.changes)
-        self.next.sends[:0] = [one for one in batch.sends if one.answer is None]
+        self.next.sends[:0] = [one for one in batch.sends if one.done is None]
         self.running = None
         self._not_before = now + RETRY_AFTER
         return failed

@@ -10,15 +10,21 @@ Must not change anything. Source: rules IF-7, IF-8, IF-9, IF-15. The invariants,
 - J-6 the high-water mark is at least the current value (IF-15)
 - J-7 a receiver that is closed wants nothing and stands in no turn (IF-5)
 - J-8 what waits for a receiver with a selector is what is visible and selected, and nothing else
+- J-9 what is ordered waits behind another message of its unit, which is the head of that unit and still there (IF-34)
+- J-10 nothing is in the state `paused` while insertion is not paused
+- J-11 pending by kind adds up to pending; what a transacted session holds counts as uncommitted
+- J-12 the members of a quota are the queues that name it; a send waits only where there is no room for it (IF-31)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jmsclient_embedded.queue import Entry, Holder, MessageQueue
+from jmsclient_embedded.entry import Entry, Holder
+from jmsclient_embedded.queue import MessageQueue
 from jmsclient_embedded.states import CURRENT, PENDING, State
 
 if TYPE_CHECKING:
@@ -36,8 +42,11 @@ def _check_broker(broker: Broker) -> None:
     for number, holder in holders.items():
         assert holder.number == number, f"owner {holder.name} is listed as {number}"
     for line in broker.granting.lines.values():
-        check_queue(line.queue, [one for one in holders.values() if one.queue is line.queue])
+        owners = [one for one in holders.values() if one.queue is line.queue]
+        assert line.queue.holders == {one.number: one for one in owners}, f"J-3 {line.queue.name}: its owners are listed wrongly"
+        check_queue(line.queue, owners)
         _check_turns(line)
+        _check_quota(line)
 
 
 def check_queue(queue: MessageQueue, holders: Iterable[Holder]) -> None:
@@ -52,7 +61,9 @@ def check_queue(queue: MessageQueue, holders: Iterable[Holder]) -> None:
         assert entry.state is not State.GONE, f"J-4 {name}: {entry} is gone and still there"
         assert entry.owner is None, f"J-3 {name}: {entry} names an owner"
     _check_counters(queue, everything)
+    _check_kinds(queue, held)
     _check_order(queue, unheld)
+    _check_units(queue, everything)
     for selection in queue.selections:
         selected = {entry.sequence for entry in unheld if entry.state is State.VISIBLE and selection.wants(entry)}
         assert selection.waiting == selected, f"J-8 {name}: {selection.waiting} waits, but {selected} is selected"
@@ -78,7 +89,13 @@ def _check_counters(queue: MessageQueue, everything: list[Entry]) -> None:
     assert queue.uncommitted == len(sending), f"J-2 {name}: {queue.uncommitted} in send, but {len(sending)} found"
     expiring = sum(entry.expires_at is not None for entry in everything if entry.state is not State.SEND)
     assert queue.expiring == expiring, f"J-2 {name}: {queue.expiring} expiring, but {expiring} found"
-    removed = numbers.messages_acknowledged + numbers.messages_expired + numbers.messages_moved + numbers.messages_discarded
+    removed = (
+        numbers.messages_acknowledged
+        + numbers.messages_expired
+        + numbers.messages_moved
+        + numbers.messages_deleted
+        + numbers.messages_discarded
+    )
     there = len(everything) - len(sending)
     assert numbers.messages_received == there + removed, f"J-1 {name}: {numbers} but {there} there and {removed} removed"
     size = _size(everything) - _size(sending)
@@ -87,8 +104,38 @@ def _check_counters(queue: MessageQueue, everything: list[Entry]) -> None:
     assert numbers.bytes_high >= numbers.bytes_current, f"J-6 {name}: {numbers}"
 
 
+def _check_kinds(queue: MessageQueue, held: list[Entry]) -> None:
+    kinds = queue.pending_by_kind()
+    total = sum(getattr(kinds, one.name) for one in fields(kinds))
+    assert total == queue.pending, f"J-11 {queue.name}: {kinds} is not {queue.pending} pending"
+    transacted = sum(entry.owner is not None and entry.owner.transacted for entry in held)
+    assert kinds.uncommitted_received == transacted, f"J-11 {queue.name}: {kinds}, but {transacted} held in transactions"
+    assert queue.insertion_paused or not kinds.paused, f"J-10 {queue.name}: {kinds} although insertion is not paused"
+
+
+def _check_units(queue: MessageQueue, everything: list[Entry]) -> None:
+    for entry in everything:
+        head = None if entry.unit is None else queue.units.head_of(entry.unit)
+        if entry.state is State.ORDERED:
+            assert head is not None, f"J-9 {queue.name}: {entry} waits behind nobody"
+            assert head is not entry, f"J-9 {queue.name}: {entry} waits behind itself"
+            assert head in everything, f"J-9 {queue.name}: {entry} waits behind {head}, which is gone"
+        elif entry.unit is not None and entry.state in (State.VISIBLE, State.RECEIVE):
+            assert head is entry, f"J-9 {queue.name}: {entry} is not the head of its unit"
+
+
+def _check_quota(line: Line) -> None:
+    quota, name = line.quota, line.queue.name
+    if quota is None:
+        return
+    assert line.queue in quota.members, f"J-12 {name}: it is no member of its quota"
+    if quota.waiting and not any(queue.insertion_paused for queue in quota.members):
+        assert quota.messages_maximum >= 0 or quota.bytes_maximum >= 0, f"J-12 {name}: a send waits for room that is not bounded"
+
+
 def _check_order(queue: MessageQueue, unheld: list[Entry]) -> None:
     visible = [entry for entry in unheld if entry.state is State.VISIBLE]
+    assert len(visible) == queue.visible, f"J-2 {queue.name}: {queue.visible} to be taken, but {len(visible)} found"
     for before, after in pairwise(visible):
         in_order = (-before.priority, before.sequence) < (-after.priority, after.sequence)
         assert in_order, f"J-5 {queue.name}: {before} stands before {after}"

@@ -6,18 +6,22 @@ for one sink". Everything here is guarded by the broker's lock, except `sink.del
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from jmsclient.transport.contract import Arrival, Receiver, Sink
+from jmsclient_embedded.default_outcome import DefaultOutcome
+from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.line import Line
-from jmsclient_embedded.queue import Holder
+from jmsclient_embedded.transaction import Transaction
 
 
 class Outlet:
-    """One receiver as the broker sees it."""
+    """One receiver as the broker sees it. `pre_settled`: what becomes of a message that is sent settled; None: none is.
+    `browsing`: it only looks, at these."""
 
     __slots__ = (
+        "browsing",
         "closing",
         "demand",
         "group",
@@ -33,13 +37,24 @@ class Outlet:
         "wanting",
     )
 
-    def __init__(self, line: Line, holder: Holder, group: Group, receiver: Receiver, sink: Sink, *, pre_settled: bool) -> None:
+    def __init__(
+        self,
+        line: Line,
+        holder: Holder,
+        group: Group,
+        receiver: Receiver,
+        sink: Sink,
+        *,
+        pre_settled: DefaultOutcome | None = None,
+        browsing: Iterator[Entry] | None = None,
+    ) -> None:
         self.line = line
         self.holder = holder
         self.group = group
         self.receiver = receiver
         self.sink = sink
         self.pre_settled = pre_settled
+        self.browsing = browsing
         self.demand = 0
         self.wanting = False
         """Stands in its line's queue of receivers that want messages."""
@@ -55,9 +70,12 @@ class Outlet:
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """A session as the broker sees it: its outlets, and the holders it inherited from closed ones."""
+    """A session as the broker sees it: its outlets, the holders it inherited from closed ones, its transaction (None: it is not
+    transacted). `origin` tells connections apart (no-local)."""
 
     name: str
+    origin: object = None
+    transaction: Transaction | None = None
     outlets: set[Outlet] = field(default_factory=set)
     inherited: list[Holder] = field(default_factory=list)
     closing: bool = False

@@ -1,30 +1,38 @@
-"""Owns what an embedded: URL may say. Must not know of brokers. Source: api.md, "Connections"; RA-1, IF-13."""
+"""Owns what an embedded: URL may say: the store, the template of queues made on first use, the broker's own pauses at start.
+
+Must not know of brokers. Source: api.md, "Connections"; RA-1, IF-13; "The three pauses", at start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from jmsclient.errors import ConfigurationError
 from jmsclient.options import DefaultReadAhead
-from jmsclient_embedded.queue import QueueSettings
+from jmsclient_embedded.pauses import Pause
+from jmsclient_embedded.settings import QueueSettings
 
-ALLOWED = ("store", "redelivery_limit", "default_read_ahead", "private", "attach")
+_TEMPLATE = {one.name: one for one in fields(QueueSettings) if one.name != "quota"}
+_PAUSES = {f"{pause.value}_paused": pause for pause in Pause}
+ALLOWED = ("store", "private", "attach", *_PAUSES, *_TEMPLATE)
+_TRUE_FALSE = {"true": True, "false": False, "default": None}
 _YES_NO = {"yes": True, "no": False}
 _READ_AHEAD = {one.value: one for one in DefaultReadAhead if one is not DefaultReadAhead.UNKNOWN}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerParameters:
-    """`store`: the absolute path of the store file, None: in memory; `defaults`: of queues made on first use; `private`: it ends
-    with its last connection although it is in memory, as a test's broker should; `attach`: where another process holds the store,
-    connect to that."""
+    """`store`: the absolute path of the store file, None: in memory; `defaults`: of queues made on first use; `startup`: the
+    broker's pauses at start, None: as each destination says; `private`: it ends with its last connection although it is in
+    memory, as a test's broker should; `attach`: where another process holds the store, connect to that."""
 
     store: Path | None = None
     private: bool = False
     attach: bool = field(default=False, compare=False)
     defaults: QueueSettings = field(default_factory=QueueSettings)
+    startup: dict[Pause, bool | None] = field(default_factory=lambda: dict.fromkeys(Pause))
 
 
 def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
@@ -39,11 +47,14 @@ def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
         store=None if store is None else Path(store).absolute(),
         private=_yes_or_no("private", parameters.get("private", "no")),
         attach=_attach(parameters.get("attach", "no"), store),
-        defaults=QueueSettings(
-            redelivery_limit=_limit(parameters.get("redelivery_limit", "-1")),
-            default_read_ahead=_read_ahead(parameters.get("default_read_ahead", "no")),
-        ),
+        defaults=_template(parameters),
+        startup={pause: _true_or_false(name, parameters.get(name, "default")) for name, pause in _PAUSES.items()},
     )
+
+
+def _template(parameters: Mapping[str, str]) -> QueueSettings:
+    given = {name: _READERS[name](name, parameters[name]) for name in _TEMPLATE if name in parameters}
+    return QueueSettings(**given)  # type: ignore[arg-type]  # checked by QueueSettings itself
 
 
 def _yes_or_no(name: str, text: str) -> bool:
@@ -60,18 +71,44 @@ def _attach(text: str, store: str | None) -> bool:
     return attach
 
 
-def _limit(text: str) -> int:
+def _true_or_false(name: str, text: str) -> bool | None:
+    if text.lower() not in _TRUE_FALSE:
+        raise ConfigurationError(f"{name}={text!r}: expected true, false or default")
+    return _TRUE_FALSE[text.lower()]
+
+
+def _whole(name: str, text: str) -> int:
     try:
-        limit = int(text)
+        return int(text)
     except ValueError:
-        limit = -2
-    if limit < -1:
-        raise ConfigurationError(f"redelivery_limit={text!r}: expected a whole number >= 0, or -1 for no limit")
-    return limit
+        raise ConfigurationError(f"{name}={text!r}: expected a whole number, or -1 for none") from None
 
 
-def _read_ahead(text: str) -> DefaultReadAhead:
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigurationError(f"{name}={text!r}: expected a number") from None
+
+
+def _word(name: str, text: str) -> str | None:
+    if not text.strip():
+        raise ConfigurationError(f"{name} is empty: expected a word, or none")
+    return None if text.lower() == "none" else text
+
+
+def _read_ahead(name: str, text: str) -> DefaultReadAhead:
     found = _READ_AHEAD.get(text.lower())
     if found is None:
-        raise ConfigurationError(f"default_read_ahead={text!r}: expected one of {', '.join(_READ_AHEAD)}")
+        raise ConfigurationError(f"{name}={text!r}: expected one of {', '.join(_READ_AHEAD)}")
     return found
+
+
+_BY_TYPE: dict[str, Callable[[str, str], object]] = {
+    "int": _whole,
+    "float": _number,
+    "float | None": _number,
+    "bool | None": _true_or_false,
+    "DefaultReadAhead": _read_ahead,
+}
+_READERS = {name: _BY_TYPE.get(str(one.type), _word) for name, one in _TEMPLATE.items()}

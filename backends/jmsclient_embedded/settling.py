@@ -1,4 +1,4 @@
-"""Owns what a settlement does to messages, and their way to the error destination.
+"""Owns what a settlement does to messages.
 
 Must not know of sessions or threads. All under the broker's lock. Source: the settlement table (states.py), T12 to T15, IF-11 to
 IF-14.
@@ -6,20 +6,18 @@ IF-14.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from jmsclient.clock import Clock
-from jmsclient.destination import Queue
-from jmsclient.message import PropertyValue
 from jmsclient.transport.contract import RELEASE, RETRY, Arrival, Outcome, Verb
 from jmsclient_embedded.aftermath import Aftermath
-from jmsclient_embedded.dead_letter import dead_letter
+from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Outlet
-from jmsclient_embedded.queue import Entry, Holder
+from jmsclient_embedded.redirecting import Redirecting
 from jmsclient_embedded.states import SETTLEMENT, State
+from jmsclient_embedded.transaction import Transaction
 from jmsclient_embedded.writing import Writing
 
 LIMIT_REASON = "redelivery limit reached"
@@ -29,11 +27,12 @@ REJECTED_REASON = "dead-lettered by the consumer"
 class Settling:
     """Settlements of a broker's messages."""
 
-    def __init__(self, granting: Granting, writing: Writing, clock: Clock, aftermath: Aftermath) -> None:
+    def __init__(self, granting: Granting, writing: Writing, redirecting: Redirecting, clock: Clock, aftermath: Aftermath) -> None:
         self.stale = 0
         """Settlements that came too late and did nothing."""
         self._granting = granting
         self._writing = writing
+        self._redirecting = redirecting
         self._clock = clock
         self._aftermath = aftermath
 
@@ -42,52 +41,84 @@ class Settling:
         live: list[Entry] = []
         for arrival in arrivals:
             entry: Entry = arrival.tag
-            if entry.delivery is arrival:
+            if entry is not None and entry.delivery is arrival:
                 live.append(entry)
             arrival.settled = True
         if len(live) < len(arrivals):
             self._tell_stale(outlet, len(arrivals) - len(live))
-        if not live:
-            return
+        if live:
+            self.settle_entries(outlet.line, live, outcome, outlet.group.transaction)
+
+    def settle_entries(self, line: Line, live: list[Entry], outcome: Outcome, transaction: Transaction | None = None) -> None:
+        """One outcome for messages that are in `receive`; an accept joins the transaction, where there is one."""
         if outcome.verb is Verb.ACCEPT:
-            self._writing.delete(live)
-            outlet.line.queue.accept(live)
+            if transaction is not None:
+                transaction.accept(line, live)
+            else:
+                self._writing.delete(live)
+                line.queue.accept(live)
         elif outcome.verb is Verb.DEAD_LETTER:
-            self._reject(outlet.line, live, outcome)
+            self._reject(line, live, outcome)
         else:
-            self.give_back(outlet.line, live, outcome)
+            self.give_back(line, live, outcome)
+
+    def pre_settle(self, outlet: Outlet, entries: list[Entry]) -> None:
+        """DO-1: they were sent settled, and this is what the consumer said becomes of them."""
+        settled = outlet.pre_settled
+        assert settled is not None
+        assert settled.outcome is not None
+        if settled.outcome.verb is Verb.ACCEPT:  # at most once: gone when sent
+            self._writing.delete(entries)
+            outlet.line.queue.accept(entries)
+        else:
+            self._put_back(outlet.line, entries, settled.outcome, barred=True)
 
     def give_back(self, line: Line, entries: list[Entry], outcome: Outcome) -> None:
-        """T13 or T14 by the verb, and T15 for those that reached the limit."""
+        """T13 or T14 by the verb, and T15 for those that reached the limit. One that is to be tried again waits as its queue or
+        its session says (IF-14)."""
         if entries:
-            self._put_back(line, entries, outcome)
+            self._put_back(line, entries, outcome, planned=bool(SETTLEMENT[outcome.verb].counted))
             self._granting.shown(line)
 
-    def give_back_unsettled(self, holders: Sequence[Holder]) -> None:
-        """Their owners are gone: handed over ones are counted (T14), others not (T13); never a delay (IF-14).
+    def call_back(self, line: Line, entries: list[Entry]) -> None:
+        """T13 for what nobody has seen, without granting it again: the destination is being paused."""
+        self._put_back(line, entries, RELEASE)
 
-        All are back before the first is granted again: the order is the original one.
-        """
+    def give_back_together(self, parts: Iterable[tuple[Line, list[Entry], Outcome]], *, planned: bool) -> None:
+        """All are back before the first is granted again: the order is the original one."""
         lines: dict[Line, None] = {}
-        for holder in holders:
-            held = list(holder.held.values())
-            line = self._granting.line(holder.queue.name)
-            seen = [entry for entry in held if entry.delivery.handed_over]
-            unseen = [entry for entry in held if not entry.delivery.handed_over]
-            for entries, outcome in ((seen, RETRY), (unseen, RELEASE)):
-                if entries:
-                    self._put_back(line, entries, outcome)
-                    lines[line] = None
+        for line, entries, outcome in parts:
+            if entries:
+                self._put_back(line, entries, outcome, planned=planned)
+                lines[line] = None
         for line in lines:
             self._granting.shown(line)
 
-    def _put_back(self, line: Line, entries: list[Entry], outcome: Outcome) -> None:
+    def give_back_unsettled(self, holders: Sequence[Holder]) -> None:
+        """Their owners are gone: handed over ones are counted (T14), others not (T13); never a delay (IF-14)."""
+        parts: list[tuple[Line, list[Entry], Outcome]] = []
+        for holder in holders:
+            held = list(holder.held.values())
+            line = self._granting.lines.get(holder.queue.name)
+            if line is not None:
+                parts.append((line, [entry for entry in held if entry.delivery.handed_over], RETRY))
+                parts.append((line, [entry for entry in held if not entry.delivery.handed_over], RELEASE))
+        self.give_back_together(parts, planned=False)
+
+    def _put_back(
+        self, line: Line, entries: list[Entry], outcome: Outcome, *, planned: bool = False, barred: bool | None = None
+    ) -> None:
         rule = SETTLEMENT[outcome.verb]
         counted = bool(rule.counted)
         if not counted:
             self._writing.unmark(entries)
         exceeded = line.queue.give_back(
-            entries, counted=counted, now=self._clock.monotonic(), delay=outcome.delay, barred=rule.barred
+            entries,
+            counted=counted,
+            now=self._clock.monotonic(),
+            delay=outcome.delay,
+            planned=planned,
+            barred=rule.barred if barred is None else barred,
         )
         for entry in entries:
             entry.marked = False
@@ -95,42 +126,15 @@ class Settling:
             self._writing.count([entry for entry in entries if entry.state is not State.GONE])
         if exceeded:
             reason = f"{LIMIT_REASON}: {outcome.reason}" if outcome.reason else LIMIT_REASON
-            self.dead_letter(line, exceeded, reason, outcome.properties)
+            self._redirecting.dead_letter(line, exceeded, reason, outcome.properties)
 
     def _reject(self, line: Line, entries: list[Entry], outcome: Outcome) -> None:
         seen = [entry for entry in entries if entry.delivery.handed_over]
         unseen = [entry for entry in entries if not entry.delivery.handed_over]
         line.queue.take_out(seen, counted=True)
         line.queue.take_out(unseen, counted=False)
-        self.dead_letter(line, entries, outcome.reason or REJECTED_REASON, outcome.properties)
-
-    def dead_letter(self, line: Line, entries: Sequence[Entry], reason: str, properties: Mapping[str, PropertyValue]) -> None:
-        """T15: messages that left `line` go to its error destination, behind what is there; without one they are discarded."""
-        name, target = line.queue.name, line.queue.settings.error_destination
-        self._writing.delete(entries)
-        if target is None:
-            line.queue.discarded += len(entries)
-            text = f"{len(entries)} messages of queue {name!r} discarded: {reason}; it has no error destination"
-            self._aftermath.tell("messages_discarded", text, level=logging.WARNING, queue=name, count=len(entries))
-            return
-        line.queue.moved += len(entries)
-        errors = self._granting.line(target)
-        for entry in entries:
-            content = dead_letter(
-                entry.content,
-                destination=Queue(name).address,
-                reason=reason,
-                deliveries=entry.count,
-                properties=properties,
-            )
-            copy = Entry(next(self._granting.sequence), content, stored=entry.stored)
-            if entry.stored:
-                self._writing.transfer(errors, copy)
-            else:
-                errors.queue.add([copy], self._clock.wall())
-        self._granting.shown(errors)
-        text = f"{len(entries)} messages of queue {name!r} went to {target!r}: {reason}"
-        self._aftermath.tell("messages_dead_lettered", text, level=logging.WARNING, queue=name, count=len(entries))
+        self._redirecting.dead_letter(line, entries, outcome.reason or REJECTED_REASON, outcome.properties)
+        self._granting.shown(line)
 
     def _tell_stale(self, outlet: Outlet, number: int) -> None:
         self.stale += number

@@ -2,7 +2,7 @@
 
 Must not know of threads, time or storage. Source: rules.md, "States of a message in the embedded broker" (T1 to T17) and
 "Settlement: verbs and outcomes". The theory: a message is in one state of one queue; every state counts as current or as
-pending, never both; only `VISIBLE` can be taken; only `RECEIVE` has an owner.
+pending, never both; only `VISIBLE` can be taken; only `RECEIVE` has an owner. A send that waits for room is no message yet.
 """
 
 from __future__ import annotations
@@ -18,18 +18,37 @@ class State(Enum):
     """Where a message is; the value is the name shown."""
 
     SEND = "send"
-    """Sent, not yet as safe as it was asked to be."""
+    """Sent in a transaction that has not ended, or not yet as safe as it was asked to be."""
     DELAYED = "delayed"
     """Un-born, or in its redelivery delay."""
+    PAUSED = "paused"
+    """Would be visible, were insertion not paused."""
     VISIBLE = "visible"
+    ORDERED = "ordered"
+    """Would be visible, stood it not behind the head of its unit of order."""
     RECEIVE = "receive"
     """In a window, handed over, or awaiting its acknowledge; has an owner."""
+    EXPIRED = "expired"
+    """On its way out; nobody sees it so."""
+    REDELIVERY_COUNT_EXCEEDED = "redelivery-count-exceeded"
+    """On its way to the error destination; nobody sees it so."""
     GONE = "gone"
-    """Left this queue: acknowledged, expired, moved or never stored."""
+    """Left this queue: acknowledged, expired, moved, deleted or never stored."""
 
 
-CURRENT: Final = frozenset({State.VISIBLE})
-PENDING: Final = frozenset({State.SEND, State.DELAYED, State.RECEIVE})
+TRANSACTION: Final = "+transaction"
+"""What is added to the name of `SEND` and `RECEIVE` inside a transaction."""
+CURRENT: Final = frozenset({State.VISIBLE, State.ORDERED})
+PENDING: Final = frozenset({State.SEND, State.DELAYED, State.PAUSED, State.RECEIVE})
+MANAGEABLE: Final = frozenset({State.VISIBLE, State.DELAYED, State.ORDERED, State.PAUSED})
+"""What a move, a delete or a drain may touch (T17)."""
+SHOWN_AS: Final = tuple(
+    one.value + more
+    for one in (*sorted(PENDING | CURRENT, key=lambda one: one.value),)
+    for more in ("", TRANSACTION)
+    if not more or one in (State.SEND, State.RECEIVE)
+)
+"""Every name that a message's state can be shown as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +61,31 @@ class Transition:
     trigger: str
 
 
+def _rows(rule: str, sources: tuple[State | None, ...], targets: tuple[State, ...], trigger: str) -> tuple[Transition, ...]:
+    return tuple(Transition(rule, source, target, trigger) for source in sources for target in targets)
+
+
+_SHOWN: Final = (State.VISIBLE, State.DELAYED, State.PAUSED, State.ORDERED)
+"""Where a message goes that nothing but its own time, a pause or its unit of order keeps from being visible."""
+_READY: Final = (State.VISIBLE, State.PAUSED, State.ORDERED)
+
 TRANSITIONS: Final = (
-    Transition("T4", None, State.SEND, "send that must be stored first"),
-    Transition("T5", State.SEND, State.VISIBLE, "stored"),
-    Transition("T5", State.SEND, State.DELAYED, "stored, not born yet"),
-    Transition("T6", State.SEND, State.GONE, "could not be stored"),
-    Transition("T7", None, State.VISIBLE, "plain send"),
-    Transition("T7", None, State.DELAYED, "plain send, not born yet"),
-    Transition("T8", State.DELAYED, State.VISIBLE, "due time"),
-    Transition("T10", State.VISIBLE, State.RECEIVE, "granted to a receiver with demand"),
-    Transition("T12", State.RECEIVE, State.GONE, "accepted"),
-    Transition("T13", State.RECEIVE, State.VISIBLE, "given back before the application saw it"),
-    Transition("T13", State.RECEIVE, State.DELAYED, "given back before the application saw it, for later"),
-    Transition("T14", State.RECEIVE, State.VISIBLE, "given back after a hand-over"),
-    Transition("T14", State.RECEIVE, State.DELAYED, "given back after a hand-over, with a delay"),
-    Transition("T15", State.RECEIVE, State.GONE, "redelivery limit reached, or dead-lettered"),
-    Transition("T16", State.VISIBLE, State.GONE, "expired"),
-    Transition("T16", State.DELAYED, State.GONE, "expired"),
+    *_rows("T4", (None,), (State.SEND,), "send in a transaction, or one that must be stored first"),
+    *_rows("T5", (State.SEND,), _SHOWN, "commit, or stored"),
+    *_rows("T6", (State.SEND,), (State.GONE,), "rollback, or could not be stored"),
+    *_rows("T7", (None,), _SHOWN, "plain send, or a sender that waited gets room (T2)"),
+    *_rows("T8", (State.DELAYED,), _READY, "due time"),
+    *_rows("T9", (State.PAUSED,), (State.VISIBLE, State.ORDERED), "insertion resumed"),
+    *_rows("T10", (State.VISIBLE,), (State.RECEIVE,), "granted to a receiver with demand"),
+    *_rows("T12", (State.RECEIVE,), (State.GONE,), "acknowledged, or committed"),
+    *_rows("T13", (State.RECEIVE,), _SHOWN, "given back before the application saw it"),
+    *_rows("T14", (State.RECEIVE,), _SHOWN, "rolled back, recovered, or its owner closed or died"),
+    *_rows("T15", (State.RECEIVE,), (State.REDELIVERY_COUNT_EXCEEDED,), "redelivery limit reached, or dead-lettered"),
+    *_rows("T15", (State.REDELIVERY_COUNT_EXCEEDED,), (State.GONE,), "to the error destination, or discarded"),
+    *_rows("T16", _SHOWN, (State.EXPIRED,), "expiry time"),
+    *_rows("T16", (State.EXPIRED,), (State.GONE,), "discarded, logged or redirected"),
+    *_rows("T17", _SHOWN, (State.GONE,), "moved or deleted by management"),
+    *_rows("IF-34", (State.ORDERED,), (State.VISIBLE,), "the head of its unit of order has finished"),
 )
 
 _ALLOWED: Final = frozenset((one.source, one.target) for one in TRANSITIONS)

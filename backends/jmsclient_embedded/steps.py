@@ -36,6 +36,15 @@ class Answer(Generic[T]):
         self._error: BaseException | None = None
         self._given = False
 
+    def another(self) -> Answer[T]:
+        """One more for the same waiter, on the same clock."""
+        return Answer(self._clock)
+
+    @property
+    def given(self) -> bool:
+        """Whether it is answered."""
+        return self._given
+
     def give(self, value: T | None = None) -> None:
         """Answer it. Any thread, under the broker's lock too."""
         if not self._given:
@@ -48,6 +57,13 @@ class Answer(Generic[T]):
         if not self._given:
             self._error = error
             self.give()
+
+    def wait_until(self, deadline: float | None) -> bool:
+        """Wait for it, at most until `deadline` (monotonic; None: no limit); whether it is answered."""
+        while not self._given:
+            if not self._bell.wait(self._clock.left(deadline)) and not self._given:
+                return False
+        return True
 
     def wait(self, deadline: float | None, what: str = "an answer") -> T:
         """Wait for it. Raises what it failed with, or RequestTimeoutError past `deadline` (monotonic; None: no limit)."""

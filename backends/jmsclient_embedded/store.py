@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from jmsclient.envelope import decode
 from jmsclient.errors import MessageFormatError, StoreError, StoreFormatError
 from jmsclient.message import Content
-from jmsclient.options import DefaultReadAhead
 from jmsclient_embedded.hand_over import HandOverJournal
-from jmsclient_embedded.queue import QueueSettings
 from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT, StoreLock, check_file, check_format
 
 _SCHEMA = """
@@ -31,6 +30,9 @@ CREATE TABLE queues (name TEXT PRIMARY KEY, settings TEXT NOT NULL);
 CREATE TABLE messages (sequence INTEGER PRIMARY KEY, queue TEXT NOT NULL, count INTEGER NOT NULL, envelope BLOB NOT NULL);
 COMMIT;
 """
+
+Definition: TypeAlias = Mapping[str, object]
+"""What `definitions.py` makes of a destination, quota or subscription: JSON values by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,11 @@ class Changes:
     counts: dict[int, int] = field(default_factory=dict)
     """sequence -> hand-overs"""
     deletes: list[int] = field(default_factory=list)
-    settings: dict[str, QueueSettings] = field(default_factory=dict)
+    definitions: dict[str, Definition | None] = field(default_factory=dict)
+    """name -> definition, or None: it is gone"""
 
     def __bool__(self) -> bool:
-        return bool(self.inserts or self.counts or self.deletes or self.settings)
+        return bool(self.inserts or self.counts or self.deletes or self.definitions)
 
     def then(self, later: Changes) -> Changes:
         """These changes followed by later ones, as one."""
@@ -64,7 +67,7 @@ class Changes:
             self.inserts + later.inserts,
             {**self.counts, **later.counts},
             self.deletes + later.deletes,
-            {**self.settings, **later.settings},
+            {**self.definitions, **later.definitions},
         )
 
 
@@ -100,6 +103,7 @@ class Store:
                 connection.executescript(_SCHEMA.format(application=APPLICATION_ID, format=FORMAT, identity=uuid.uuid4().hex))
             application = connection.execute("PRAGMA application_id").fetchone()[0]
             check_format(self.path, application, connection.execute("PRAGMA user_version").fetchone()[0])
+            connection.execute(f"PRAGMA user_version = {FORMAT}")  # an older format has the same tables, with less in them
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -118,9 +122,12 @@ class Store:
         self.write(Changes(counts=dict(raised)))
         self.journal.start()
 
-    def settings(self) -> dict[str, QueueSettings]:
-        """The settings that `create_queue` gave, by queue."""
-        return {name: _settings(json.loads(text)) for name, text in self._connection.execute("SELECT name, settings FROM queues")}
+    def definitions(self) -> dict[str, Definition]:
+        """What was made by administration, and subscriptions, by name. Raises StoreFormatError for a row that cannot be read."""
+        try:
+            return {name: json.loads(text) for name, text in self._connection.execute("SELECT name, settings FROM queues")}
+        except ValueError as error:
+            raise StoreFormatError(f"store {str(self.path)!r}: a definition cannot be read: {error}") from error
 
     def load(self) -> Iterator[StoredMessage]:
         """All messages in order of their sequence. Raises StoreFormatError for a row that cannot be read."""
@@ -146,9 +153,11 @@ class Store:
                 run.executemany("UPDATE messages SET count = ? WHERE sequence = ?", pairs)
             if changes.deletes:
                 run.executemany("DELETE FROM messages WHERE sequence = ?", [(one,) for one in changes.deletes])
-            if changes.settings:
-                rows = [(name, json.dumps(_plain(one))) for name, one in changes.settings.items()]
-                run.executemany("INSERT OR REPLACE INTO queues VALUES (?, ?)", rows)
+            for name, definition in changes.definitions.items():
+                if definition is None:
+                    run.execute("DELETE FROM queues WHERE name = ?", (name,))
+                else:
+                    run.execute("INSERT OR REPLACE INTO queues VALUES (?, ?)", (name, json.dumps(definition)))
             run.execute("COMMIT")
         except (sqlite3.Error, OverflowError) as error:
             if run.in_transaction:
@@ -168,19 +177,3 @@ class Store:
     def disown(self) -> None:
         """After a fork, in the child: the parent goes on with the file; close nothing but our copy of the lock."""
         self._lock.disown()
-
-
-def _plain(settings: QueueSettings) -> dict[str, object]:
-    return {
-        "redelivery_limit": settings.redelivery_limit,
-        "error_destination": settings.error_destination,
-        "default_read_ahead": settings.default_read_ahead.value,
-    }
-
-
-def _settings(plain: dict[str, object]) -> QueueSettings:
-    return QueueSettings(
-        redelivery_limit=plain["redelivery_limit"],  # type: ignore[arg-type]  # checked by QueueSettings itself
-        error_destination=plain["error_destination"],  # type: ignore[arg-type]
-        default_read_ahead=DefaultReadAhead(plain["default_read_ahead"]),
-    )

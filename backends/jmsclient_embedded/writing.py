@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 from jmsclient.clock import Clock
 from jmsclient.envelope import encode
-from jmsclient.errors import StoreError
+from jmsclient.errors import JmsClientError, StoreError, TransactionRolledBackError
 from jmsclient.events import emit
 from jmsclient_embedded.aftermath import Aftermath
-from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingSend
+from jmsclient_embedded.entry import Entry
+from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend
 from jmsclient_embedded.line import Line
-from jmsclient_embedded.queue import Entry, QueueSettings
 from jmsclient_embedded.steps import Answer, Steps
-from jmsclient_embedded.store import Store
+from jmsclient_embedded.store import Definition, Store
 
 
 class Writing:
@@ -59,17 +59,32 @@ class Writing:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def send(self, line: Line, entries: list[Entry], envelopes: Sequence[bytes | None], answer: Answer[None] | None) -> None:
+    def send(
+        self,
+        line: Line,
+        entries: list[Entry],
+        envelopes: Sequence[bytes | None],
+        done: Callable[[JmsClientError | None], None] | None,
+    ) -> None:
         """T4: messages that are visible when they are stored; None is the envelope of one that is not."""
         line.queue.begin_send(entries)
-        name = line.queue.name
         batch = self._commits.next
-        batch.changes.inserts += [
-            (entry.sequence, name, entry.count, envelope)
-            for entry, envelope in zip(entries, envelopes, strict=True)
-            if envelope is not None
-        ]
-        batch.sends.append(PendingSend(line, entries, answer))
+        batch.changes.inserts += _rows(line, entries, envelopes)
+        batch.sends.append(PendingSend(line, entries, done))
+        self._aftermath.write = True
+
+    def commit(self, commit: PendingCommit) -> None:
+        """A transaction ends: now, where nothing of it is stored, else when it is written."""
+        inserts = [row for part in commit.sent if part.envelopes for row in _rows(part.line, part.entries, part.envelopes)]
+        deletes = commit.deleted() if self.store is not None else set()
+        if self.store is None or not (inserts or deletes):
+            commit.end(True)
+            commit.answer.give()
+            return
+        batch = self._commits.next
+        batch.changes.inserts += inserts
+        batch.changes.deletes += deletes
+        batch.commits.append(commit)
         self._aftermath.write = True
 
     def transfer(self, line: Line, entry: Entry) -> None:
@@ -97,10 +112,10 @@ class Writing:
         if marked and self.store is not None:
             self.store.journal.mark(marked)
 
-    def settings(self, name: str, settings: QueueSettings) -> None:
-        """A queue was made or changed."""
+    def define(self, name: str, definition: Definition | None) -> None:
+        """A destination, quota or subscription was made or changed; None: it is gone."""
         if self.store is not None:
-            self._commits.next.changes.settings[name] = settings
+            self._commits.next.changes.definitions[name] = definition
             self._aftermath.write = True
 
     def join(self, answer: Answer[None]) -> None:
@@ -157,14 +172,34 @@ class Writing:
             send.line.queue.end_send(send.entries, wall)
         for line in {send.line: None for send in batch.sends}:
             self._shown(line)
-        for answer in batch.waiting():
-            answer.give()
+        for send in batch.sends:
+            if send.done is not None:
+                send.done(None)
+        for commit in batch.commits:
+            commit.end(True)
+            commit.answer.give()
+        for waiter in batch.waiters:
+            waiter.give()
 
     def _failed(self, batch: Batch, error: StoreError) -> None:
         for send in self._commits.failed(batch, self._clock.monotonic()):
             send.line.queue.fail_send(send.entries)
-        for answer in batch.waiting():
-            answer.fail(error)
+            if send.done is not None:
+                send.done(error)
+        for commit in batch.commits:
+            commit.end(False)
+            commit.answer.fail(TransactionRolledBackError(f"the transaction could not be stored and was rolled back: {error}"))
+        for waiter in batch.waiters:
+            waiter.fail(error)
         if not self._failing:
             self._failing = True
             self._aftermath.tell("store_failed", str(error), level=logging.ERROR)
+
+
+def _rows(line: Line, entries: Sequence[Entry], envelopes: Sequence[bytes | None]) -> list[tuple[int, str, int, bytes]]:
+    name = line.queue.name
+    return [
+        (entry.sequence, name, entry.count, envelope)
+        for entry, envelope in zip(entries, envelopes, strict=True)
+        if envelope is not None
+    ]

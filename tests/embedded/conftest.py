@@ -15,10 +15,13 @@ from jmsclient.destination import Queue
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.transport.contract import Arrival, ReceiverSpec
 from jmsclient.transport.registry import parse_url
+from jmsclient_embedded.administration import EmbeddedAdministration
 from jmsclient_embedded.broker import Broker
 from jmsclient_embedded.invariants import check
+from jmsclient_embedded.receiver import EmbeddedReceiver
 from jmsclient_embedded.registry import close_broker
-from jmsclient_embedded.transport import EmbeddedBackend, EmbeddedReceiver, EmbeddedSession, EmbeddedTransport
+from jmsclient_embedded.session import EmbeddedSession
+from jmsclient_embedded.transport import EmbeddedBackend, EmbeddedTransport
 
 PATIENCE = 10.0
 _numbers = itertools.count(1)
@@ -87,6 +90,10 @@ class Client:
     def broker(self) -> Broker:
         return self.transport.broker
 
+    @property
+    def admin(self) -> EmbeddedAdministration:
+        return self.transport.administration()
+
     def send(self, *messages: str | PlainContent, queue: str = "q") -> None:
         ready = [one if isinstance(one, PlainContent) else content(one) for one in messages]
         self.session.open_sender(Queue(queue), None).send(ready, room_deadline=None, confirm_timeout=PATIENCE)
@@ -111,7 +118,7 @@ class Client:
     def shown(self, queue: str = "q") -> list[tuple[str, int]]:
         """(state, hand-overs so far) of each message; the books are checked on the way."""
         check(self.broker)
-        return [(one.state, one.delivery_count) for one in self.broker.messages(queue)]
+        return [(one.state, one.delivery_count) for one in self.admin.messages(queue)]
 
 
 def hand(receiver: EmbeddedReceiver, arrivals: Sequence[Arrival]) -> None:

@@ -24,6 +24,7 @@ class Bench:
     def __init__(self, **settings: Any) -> None:
         self.queue = MessageQueue("q", QueueSettings(**settings))
         self.owners = [Holder(self.queue, number, f"consumer-{number}") for number in (1, 2)]
+        self.queue.holders.update({one.number: one for one in self.owners})
         self._sequence = itertools.count(1)
 
     def entries(self, *bodies: str, **headers: Any) -> list[Entry]:

@@ -39,6 +39,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.limit = limit
         self.queue = MessageQueue("q", QueueSettings(redelivery_limit=limit))
         self.owners = {number: Holder(self.queue, number, f"consumer-{number}") for number in OWNERS}
+        self.queue.holders = self.owners
         self.now, self.wall = 50.0, 1000.0
         self.sequence = itertools.count(1)
         self.entries: dict[int, Entry] = {}

@@ -14,7 +14,8 @@ import pytest
 from jmsclient.destination import Queue
 from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Arrival, Outcome, ReceiverSpec, Verb
 from jmsclient_embedded.invariants import check
-from jmsclient_embedded.transport import EmbeddedReceiver, simulate_connection_loss
+from jmsclient_embedded.receiver import EmbeddedReceiver
+from jmsclient_embedded.transport import simulate_connection_loss
 
 from .conftest import PATIENCE, Client, Connect, RecordingSink, content, hand
 
@@ -118,7 +119,7 @@ def test_if_6_if_7_every_message_is_accepted_exactly_once(connect: Connect) -> N
     check(keep.broker)
     assert keep.shown() == [], f"seed {seed}"
     assert books.accepted == Counter(books.sent), f"seed {seed}"
-    numbers = keep.broker.statistics("q")
+    numbers = keep.admin.statistics("q")
     assert numbers.messages_received == numbers.messages_acknowledged == MESSAGES
 
 
@@ -182,7 +183,7 @@ def test_if_40_signals_that_raise_strand_nothing(client: Client) -> None:
     check(client.broker)
     receiver.settle(list(sink.arrivals), ACCEPT)
     client.session.close(None)
-    numbers = client.broker.statistics("q")
+    numbers = client.admin.statistics("q")
     assert numbers.messages_pending == 0
     assert numbers.messages_received == numbers.messages_current + numbers.messages_acknowledged
     client.session = client.transport.open_session(transacted=False, deadline=None)

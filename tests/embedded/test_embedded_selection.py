@@ -133,7 +133,7 @@ def test_expired_messages_are_not_handed_to_it(connect: Connect) -> None:
     clock.advance(6)
     blue.request(2)
     assert got(sink, 1) == ["2"]
-    assert client.broker.statistics("q").messages_current == 0
+    assert client.admin.statistics("q").messages_current == 0
     check(client.broker)
 
 
@@ -184,6 +184,7 @@ class SelectionMachine(RuleBasedStateMachine):
         self.queue = MessageQueue("q", QueueSettings())
         self.selectors = [compile_selector(text) for text in SELECTORS]
         self.owners = [Holder(self.queue, number, str(number), one) for number, one in enumerate(self.selectors)]
+        self.queue.holders.update(enumerate(self.owners))
         self.attached: set[int] = set()
         self.entries: list[Entry] = []
         self.barred: set[tuple[int, int]] = set()
@@ -196,7 +197,7 @@ class SelectionMachine(RuleBasedStateMachine):
         if number in self.attached:
             self.queue.end_selection(selection)
             self.attached.remove(number)
-            self.owners[number] = Holder(self.queue, number, str(number), self.selectors[number])
+            self.owners[number] = self.queue.holders[number] = Holder(self.queue, number, str(number), self.selectors[number])
             for entry in self._in(State.RECEIVE):
                 if entry.owner is not None and entry.owner.number == number:
                     entry.owner.held.pop(entry.sequence)

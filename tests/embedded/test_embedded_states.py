@@ -8,8 +8,9 @@ from jmsclient.transport.contract import Verb
 from jmsclient_embedded.states import CURRENT, PENDING, SETTLEMENT, TRANSITIONS, State, allowed
 
 
-def test_each_state_but_gone_counts_as_current_or_pending_never_both() -> None:
-    assert set(State) - {State.GONE} == CURRENT | PENDING
+def test_each_state_that_stays_counts_as_current_or_pending_never_both() -> None:
+    transient = {State.EXPIRED, State.REDELIVERY_COUNT_EXCEEDED}
+    assert set(State) - transient - {State.GONE} == CURRENT | PENDING
     assert not CURRENT & PENDING
 
 
@@ -22,7 +23,9 @@ def test_gone_is_the_end_and_only_visible_is_taken() -> None:
 def test_settlement_table_has_a_row_for_each_verb_that_its_transitions_allow(verb: Verb) -> None:
     rule = SETTLEMENT[verb]
     targets = {one.target for one in TRANSITIONS if one.rule == rule.rule and one.source is State.RECEIVE}
-    assert targets == ({State.GONE} if rule.leaves else {State.VISIBLE, State.DELAYED})
+    back = {State.VISIBLE, State.DELAYED, State.PAUSED, State.ORDERED}
+    gone = {State.GONE} if verb is Verb.ACCEPT else {State.REDELIVERY_COUNT_EXCEEDED}
+    assert targets == (gone if rule.leaves else back)
 
 
 def test_if_11_only_a_retry_always_counts() -> None:

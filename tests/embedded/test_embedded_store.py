@@ -129,7 +129,7 @@ def test_a_dead_letter_changes_its_queue_in_the_store(connect: Connect, file: Pa
 
 def test_the_settings_of_create_queue_outlive_the_broker(connect: Connect) -> None:
     client = connect()
-    client.broker.create_queue("q", redelivery_limit=0, error_destination="errors")
+    client.admin.create_queue("q", redelivery_limit=0, error_destination="errors")
     end(client)
     client = connect()
     client.send("a")
@@ -253,7 +253,7 @@ def test_an_acknowledged_send_survives_kill_9(connect: Connect, url: str) -> Non
 
 
 def test_if_13_a_hand_over_that_ended_in_kill_9_counts_for_the_limit(connect: Connect, url: str, file: Path) -> None:
-    limit = 'transport.broker.create_queue("q", redelivery_limit=0)'
+    limit = 'transport.administration().create_queue("q", redelivery_limit=0)'
     killed(url, f'{limit}\nsend("a", "b", "c", "d"){_TAKE_FOUR_SEE_ONE}')
     client = connect()
     assert client.shown() == [("visible", 0)] * 3
@@ -456,7 +456,7 @@ def test_group_commit_many_senders_share_transactions(connect: Connect, monkeypa
     assert first.wait(PATIENCE)
     for thread in threads[1:]:
         thread.start()
-    while len(client.broker.messages("q")) < 8:
+    while len(client.admin.messages("q")) < 8:
         pass
     go_on.set()
     for thread in threads:

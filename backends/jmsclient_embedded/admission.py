@@ -1,0 +1,242 @@
+"""Owns how messages enter their destination: refused while it is paused, changed by its overrides, held up while there is no room.
+
+Must not know of sessions' ends or of the sender's thread. All under the broker's lock. Source: rules IF-31, IF-32, T1 to T4, T7;
+the pause table; O07. A send that waits is no message yet: nothing counts it but `blocked_senders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jmsclient.clock import Clock
+from jmsclient.destination import Destination
+from jmsclient.errors import DestinationPausedError, IllegalStateError, JmsClientError, ResourceAllocationError
+from jmsclient.message import Content
+from jmsclient_embedded.entry import Entry
+from jmsclient_embedded.granting import Granting
+from jmsclient_embedded.line import Line
+from jmsclient_embedded.outlet import Group
+from jmsclient_embedded.quota import Quota
+from jmsclient_embedded.steps import Answer
+from jmsclient_embedded.transaction import SentPart
+from jmsclient_embedded.writing import Writing
+
+
+class Route(Protocol):
+    """Where messages are sent: a queue, or a topic with its subscriptions."""
+
+    @property
+    def destination(self) -> Destination: ...
+    @property
+    def production_paused(self) -> bool: ...
+    @property
+    def insertion_paused(self) -> bool: ...
+    @property
+    def quota(self) -> Quota | None: ...
+
+    def lines_for(self, content: Content, origin: object) -> Sequence[Line]: ...
+
+
+class Sending:
+    """One send under way: `entered` messages are on their destination, `answer` is given when all are, and stored.
+
+    `envelopes` are what is written to the store, None for a message that is not; None where nothing is."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        route: Route,
+        contents: Sequence[Content],
+        envelopes: Sequence[bytes | None] | None,
+        group: Group,
+        answer: Answer[None],
+    ) -> None:
+        self.entered = 0
+        self.error: JmsClientError | None = None
+        """Why those that entered are not stored."""
+        self.group = group
+        self.route = route
+        self.answer = answer
+        self.room: Answer[None] | None = None
+        """Of one that waits for room: given when it waits no more."""
+        self._admission = admission
+        self._contents = contents
+        self._envelopes = envelopes
+        self._writes = 0
+        self._given_up = False
+
+    def try_to_enter(self) -> bool:
+        """As many as there is room for, in order; True where nobody waits here any more."""
+        if self._given_up:
+            return True
+        if self.route.insertion_paused:
+            return False
+        first = self.entered
+        self.entered = self._admission.enter(self, self._contents, self._envelopes, first)
+        if self.entered == len(self._contents):
+            self._stop_waiting()
+            return True
+        return False
+
+    def give_up(self) -> None:
+        """Wait for room no longer (T3). What entered stays, and `answer` is given when it is stored."""
+        self._given_up = True
+        quota = self.route.quota
+        if quota is not None and self in quota.waiting:
+            quota.waiting.remove(self)
+            quota.freed()
+        self._stop_waiting()
+
+    def fail(self, error: JmsClientError) -> None:
+        """Its session or its room is gone."""
+        if self.error is None:
+            self.error = error
+        self.give_up()
+
+    def begin_write(self) -> None:
+        """A part of it waits for the store."""
+        self._writes += 1
+
+    def end_write(self, error: JmsClientError | None) -> None:
+        """That part is stored, or `error` says why not."""
+        self._writes -= 1
+        self.error = self.error or error
+        self._finish()
+
+    def _stop_waiting(self) -> None:
+        if self.room is not None:
+            self._admission.waits_no_more(self)
+            self.room.give()
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._writes and (self._given_up or self.entered == len(self._contents)):
+            self.answer.give()
+
+
+class Admission:
+    """See the module."""
+
+    def __init__(self, granting: Granting, writing: Writing, clock: Clock) -> None:
+        self._granting = granting
+        self._writing = writing
+        self._clock = clock
+        self._waiting: dict[Sending, None] = {}
+        self._freed: dict[Quota, None] = {}
+
+    # -- a send -----------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        route: Route,
+        contents: Sequence[Content],
+        envelopes: Sequence[bytes | None] | None,
+        group: Group,
+        answer: Answer[None],
+        *,
+        may_wait: bool,
+    ) -> Sending:
+        """Begin it. Raises DestinationPausedError; ResourceAllocationError for a message that can never fit, or where there is
+        no room and it may not wait."""
+        if route.production_paused:
+            raise DestinationPausedError(
+                f"{route.destination.address}: production is paused; nothing was sent; try again after it is resumed"
+            )
+        quota = route.quota
+        if quota is not None:
+            self._check_size(route, quota, contents)
+        sending = Sending(self, route, contents, envelopes, group, answer)
+        if (quota is not None and quota.must_wait()) or not sending.try_to_enter():
+            assert quota is not None
+            if not may_wait and not sending.entered:
+                raise ResourceAllocationError(f"{route.destination.address}: no room, and the send may not wait; nothing was sent")
+            if may_wait:
+                sending.room = answer.another()
+                quota.waiting.append(sending)
+                self._waiting[sending] = None
+            else:
+                sending.give_up()
+        return sending
+
+    def _check_size(self, route: Route, quota: Quota, contents: Sequence[Content]) -> None:
+        for content in contents:
+            size = getattr(content, "size", 0)
+            if not quota.fits_ever(size):
+                raise ResourceAllocationError(
+                    f"{route.destination.address}: a message of {size} bytes can never fit into a quota of "
+                    f"{quota.messages_maximum} messages and {quota.bytes_maximum} bytes (-1: no maximum); nothing was sent"
+                )
+
+    def enter(self, sending: Sending, contents: Sequence[Content], envelopes: Sequence[bytes | None] | None, first: int) -> int:
+        """T7 or T4 for `contents` from `first` on, as far as there is room; returns how many are there now."""
+        quota = sending.route.quota
+        transaction = sending.group.transaction
+        parts: dict[Line, tuple[list[Entry], list[bytes | None]]] = {}
+        copies = size = 0
+        index = first
+        for index in range(first, len(contents)):
+            content = contents[index]
+            lines = sending.route.lines_for(content, sending.group.origin)
+            one = getattr(content, "size", 0)
+            if quota is not None and lines and not quota.room_for(copies + len(lines), size + one * len(lines)):
+                break
+            copies += len(lines)
+            size += one * len(lines)
+            envelope = None if envelopes is None else envelopes[index]
+            for line in lines:
+                entries, written = parts.setdefault(line, ([], []))
+                stored = envelope is not None and line.stored
+                entries.append(Entry(self._granting.next_sequence(), content, stored=stored))
+                written.append(envelope if stored else None)
+        else:
+            index = len(contents)
+        for line, (entries, written) in parts.items():
+            self._put(sending, line, entries, written)
+        if transaction is not None:
+            transaction.sent += [SentPart(line, *part) for line, part in parts.items()]
+        return index
+
+    def _put(self, sending: Sending, line: Line, entries: list[Entry], written: list[bytes | None]) -> None:
+        if sending.group.transaction is not None:
+            line.queue.begin_send(entries, transacted=True)
+        elif any(envelope is not None for envelope in written):
+            sending.begin_write()
+            self._writing.send(line, entries, written, sending.end_write)
+        else:
+            line.queue.add(entries, self._clock.wall())
+            self._granting.shown(line)
+
+    # -- those that wait --------------------------------------------------------------------------------------------
+
+    def freed(self, quota: Quota) -> None:
+        """There may be room: whoever waits is served at the end of this step."""
+        self._freed[quota] = None
+
+    def serve(self) -> None:
+        """At the end of a step: admit who waits, where room was freed."""
+        while self._freed:
+            quota, _ = self._freed.popitem()
+            quota.serve()
+
+    def blocked(self, route: Route) -> int:
+        """How many sends wait at this destination."""
+        quota = route.quota
+        return 0 if quota is None else sum(isinstance(one, Sending) and one.route is route for one in quota.waiting)
+
+    def forget(self, group: Group) -> None:
+        """Its session closes: its sends end."""
+        for sending in [one for one in self._waiting if one.group is group]:
+            sending.fail(IllegalStateError("the session was closed while the send waited for room; nothing more was sent"))
+
+    def fail_waiters(self, route: Route, quota: Quota) -> None:
+        """The destination turned to another quota: those that waited for room in this one fail (IF-31)."""
+        for one in [one for one in quota.waiting if isinstance(one, Sending) and one.route is route]:
+            quota.waiting.remove(one)
+            one.fail(
+                ResourceAllocationError(f"{route.destination.address} was given another quota while the send waited; send again")
+            )
+
+    def waits_no_more(self, sending: Sending) -> None:
+        """It entered, or gave up."""
+        self._waiting.pop(sending, None)

@@ -1,0 +1,92 @@
+"""Owns one message on one queue, and the owner that can hold it, as records. Must not know what happens to them.
+
+Source: rules IF-8, IF-11. A million of them may wait: slots only, nothing that can be computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jmsclient.message import DEFAULT_PRIORITY, Content, PlainContent
+from jmsclient.selector import Selector
+from jmsclient_embedded.selection import Selection
+from jmsclient_embedded.settings import PRIORITIES
+from jmsclient_embedded.states import TRANSACTION, State
+
+if TYPE_CHECKING:
+    from jmsclient_embedded.queue import MessageQueue
+
+
+class Holder:
+    """An owner of messages: a receiver, or the session that inherited them from a closed one (IF-8, IF-9).
+
+    `selection` is what a selector lets it have; None: anything. `transacted`: what it holds is part of a transaction."""
+
+    __slots__ = ("held", "name", "number", "queue", "selection", "transacted")
+
+    def __init__(
+        self, queue: MessageQueue, number: int, name: str, selector: Selector | None = None, *, transacted: bool = False
+    ) -> None:
+        self.queue = queue
+        self.number = number
+        self.name = name
+        self.transacted = transacted
+        self.held: dict[int, Entry] = {}
+        self.selection = None if selector is None else Selection(selector, number)
+
+
+class Entry:
+    """One message on one queue. `count` is the number of hand-overs so far, `delivery` what its owner knows it by (opaque
+    here), `stored` that it has a row in the store, `marked` that a hand-over not yet in the row is in the journal, `unit` its
+    unit of order, `transacted` that it was sent in a transaction that has not ended."""
+
+    __slots__ = (
+        "barred",
+        "content",
+        "count",
+        "delivery",
+        "expires_at",
+        "marked",
+        "owner",
+        "persistent",
+        "priority",
+        "sequence",
+        "size",
+        "state",
+        "stored",
+        "transacted",
+        "unit",
+    )
+
+    def __init__(self, sequence: int, content: Content, *, count: int = 0, stored: bool = False) -> None:
+        if type(content) is PlainContent:  # nearly every message; an attribute costs a third of a look-up by name
+            priority, persistent, expires_at = content.priority, content.persistent, content.expiration
+            self.size = content.size
+        else:
+            priority, persistent, expires_at = map(content.header, ("priority", "persistent", "expiration"))
+            self.size = getattr(content, "size", 0)
+        self.sequence = sequence
+        self.content = content
+        self.priority: int = DEFAULT_PRIORITY if priority is None else min(max(priority, 0), PRIORITIES - 1)
+        self.persistent = bool(persistent)
+        self.expires_at: float | None = expires_at
+        self.count = count
+        self.stored = stored
+        self.marked = False
+        self.transacted = False
+        self.state: State | None = None
+        self.owner: Holder | None = None
+        self.delivery: Any = None
+        self.barred: frozenset[int] | None = None
+        self.unit: str | None = None
+
+    @property
+    def shown_as(self) -> str:
+        """The name of its state as people see it."""
+        if self.state is None:
+            return ""
+        part_of_one = self.transacted if self.state is State.SEND else self.owner is not None and self.owner.transacted
+        return self.state.value + (TRANSACTION if part_of_one else "")
+
+    def __repr__(self) -> str:
+        return f"<Entry {self.sequence} {self.shown_as} count={self.count}>"

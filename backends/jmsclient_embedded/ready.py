@@ -1,0 +1,108 @@
+"""Owns the order in which visible messages of one queue are taken: by priority, then by sequence number.
+
+Pure. Must not know of states or owners. Ten priorities, each a deque of new messages in order of their sequence number and,
+beside it, a heap of those that came back. The next message is the smaller head of the two, so that what comes back takes its
+original place without a search (T13, T14).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from heapq import heapify, heappop, heappush
+
+from jmsclient_embedded.entry import Entry
+from jmsclient_embedded.selection import cut
+from jmsclient_embedded.settings import PRIORITIES
+
+
+class Ready:
+    """What can be taken."""
+
+    __slots__ = ("_mask", "_new", "_returned")
+
+    def __init__(self) -> None:
+        self._mask = 0  # a bit for each priority that has something
+        self._new: tuple[deque[Entry], ...] = tuple(deque() for _ in range(PRIORITIES))
+        self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
+
+    def __bool__(self) -> bool:
+        return bool(self._mask)
+
+    def put(self, entry: Entry) -> None:
+        """At its place."""
+        level = entry.priority
+        new = self._new[level]
+        if not new or new[-1].sequence < entry.sequence:
+            new.append(entry)
+        else:
+            heappush(self._returned[level], (entry.sequence, entry))
+        self._mask |= 1 << level
+
+    def take(self, most: int, number: int, wall: float) -> tuple[list[Entry], list[Entry]]:
+        """Up to `most` for the receiver with this number, and those that were found expired on the way.
+
+        Hot path: one loop.
+        """
+        granted: list[Entry] = []
+        expired: list[Entry] = []
+        barred: list[Entry] = []
+        while self._mask and len(granted) < most:
+            level = self._mask.bit_length() - 1
+            new, returned = self._new[level], self._returned[level]
+            while len(granted) < most:
+                if returned and (not new or returned[0][0] < new[0].sequence):
+                    entry = heappop(returned)[1]
+                elif new:
+                    entry = new.popleft()
+                else:
+                    break
+                if entry.expires_at is not None and entry.expires_at <= wall:
+                    expired.append(entry)
+                elif entry.barred is not None and number in entry.barred:
+                    barred.append(entry)
+                else:
+                    granted.append(entry)
+            if not new and not returned:
+                self._mask &= ~(1 << level)
+        for entry in barred:
+            self.put(entry)
+        return granted, expired
+
+    def remove(self, entries: Collection[Entry]) -> None:
+        """Take these out of the middle."""
+        levels: dict[int, set[int]] = {}
+        for entry in entries:
+            levels.setdefault(entry.priority, set()).add(entry.sequence)
+        for level, sequences in levels.items():
+            new, returned = self._new[level], self._returned[level]
+            if len(sequences) * 8 < len(new):
+                cut(new, returned, sequences)
+            else:  # one walk instead of many searches
+                keep = [entry for entry in new if entry.sequence not in sequences]
+                new.clear()
+                new.extend(keep)
+                returned[:] = [one for one in returned if one[0] not in sequences]
+                heapify(returned)
+            if not new and not returned:
+                self._mask &= ~(1 << level)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """In the order in which they would be taken. Sorts what came back."""
+        for level in reversed(range(PRIORITIES)):
+            new, returned = self._new[level], self._returned[level]
+            if returned:
+                yield from sorted((*new, *(entry for _, entry in returned)), key=lambda entry: entry.sequence)
+            else:
+                yield from new
+
+    def in_any_order(self) -> Iterator[Entry]:
+        """Cheaper: as they lie."""
+        for new, returned in zip(self._new, self._returned, strict=True):
+            yield from new
+            yield from (entry for _, entry in returned)
+
+    def new_in_order(self) -> Iterator[list[int]]:
+        """The sequence numbers of new messages, priority by priority, as they wait (for the checker)."""
+        for new in self._new:
+            yield [entry.sequence for entry in new]

@@ -1,0 +1,110 @@
+"""Owns the receivers of the embedded backend as the contract sees them.
+
+Must not know of states, storage or turns. Source: transport/contract.py; rules IF-5, IF-8, IF-11, IF-18. Thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jmsclient.destination import Queue, Topic
+from jmsclient.errors import InvalidDestinationError, UnsupportedFeatureError
+from jmsclient.selector import compile_selector
+from jmsclient.transport.contract import Arrival, Outcome, Receiver, ReceiverSpec, Sink
+from jmsclient_embedded.default_outcome import default_outcome
+from jmsclient_embedded.entry import Entry
+from jmsclient_embedded.line import Line
+from jmsclient_embedded.outlet import Outlet
+from jmsclient_embedded.steps import Answer
+
+if TYPE_CHECKING:
+    from jmsclient_embedded.session import EmbeddedSession
+
+
+class EmbeddedReceiver(Receiver):
+    """A receiver. `default_read_ahead` is the DEFREADA of its destination (RA-1), `error_destination` where that destination's
+    failed messages go (TR-45)."""
+
+    def __init__(self, session: EmbeddedSession, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> None:
+        self._session = session
+        self._broker = broker = session.broker
+        transacted = session.group.transaction is not None
+        if spec.pre_settled and transacted:
+            raise UnsupportedFeatureError(
+                "at most once: not in a transacted session, where each message belongs to the transaction"
+            )
+        selector = compile_selector(spec.selector)
+        is_topic = isinstance(spec.destination, Topic)
+        settled = default_outcome(spec.default_outcome) if spec.pre_settled else None
+        if is_topic is (spec.kind in ("queue", "browse")):
+            raise InvalidDestinationError(
+                f"{spec.destination.address}: a receiver of kind {spec.kind!r} needs the other kind of place"
+            )
+
+        def attach() -> Outlet:
+            return broker.closing.open_outlet(
+                self._line(spec),
+                session.group,
+                self,
+                sink,
+                pre_settled=settled,
+                selector=None if is_topic else selector,
+                browses=spec.kind == "browse",
+            )
+
+        self.outlet = broker.steps.ask(attach, deadline)
+        settings = self.outlet.line.settings
+        self.default_read_ahead = settings.default_read_ahead
+        self.error_destination = None if settings.error_destination is None else Queue(settings.error_destination)
+        if spec.kind in ("durable", "shared_durable"):
+            broker.flush(deadline)
+
+    def _line(self, spec: ReceiverSpec) -> Line:
+        broker, transport = self._broker, self._session.transport
+        broker.catalogue.check_receiver(spec.destination, transport)
+        if isinstance(spec.destination, Topic):
+            return broker.topics.subscribe(spec, transport.client_id, transport)
+        return broker.granting.line(spec.destination.name)
+
+    def request(self, count: int) -> None:
+        broker, outlet = self._broker, self.outlet
+        broker.steps.tell(lambda: broker.granting.request(outlet, count))
+
+    def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
+        fresh = [arrival for arrival in arrivals if not arrival.settled]
+        if not fresh:
+            return
+        # Handed over before they are marked: an exception in between leads to a second settlement, which does nothing.
+        self._broker.settle(self.outlet, fresh, outcome)
+        for arrival in fresh:
+            arrival.settled = True
+
+    def handing_over(self, arrivals: Sequence[Arrival]) -> None:
+        store = self._broker.store
+        if store is None:
+            return
+        entries: list[Entry] = [arrival.tag for arrival in arrivals if not arrival.settled and arrival.tag.stored]
+        if entries:
+            for entry in entries:
+                entry.marked = True
+            store.journal.mark([(entry.sequence, entry.count + 1) for entry in entries])
+
+    def drain(self, deadline: float | None) -> None:
+        broker = self._broker
+        self._session.check_open()
+
+        def drain(answer: Answer[None]) -> None:
+            broker.granting.stop_demand(self.outlet, answer.give)
+
+        broker.ask_later(drain, deadline, "the end of a drain")
+
+    def close(self, deadline: float | None) -> None:
+        broker = self._broker
+        if self._session.gone:
+            return
+
+        def close(answer: Answer[None]) -> None:
+            broker.closing.close_outlet(self.outlet, answer.give)
+
+        broker.ask_later(close, deadline, "the end of a receiver")
