@@ -1,6 +1,13 @@
 """JMS-style consumers for Python. The public names; see the documentation for what each promises."""
 
-from jmsclient.destination import Queue, ReadAheadAllowed, ReadAheadClosePolicy, Topic
+from jmsclient.destination import (
+    Queue,
+    ReadAheadAllowed,
+    ReadAheadClosePolicy,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+)
 from jmsclient.errors import (
     CloseTimeout,
     ConfigurationError,
@@ -17,10 +24,13 @@ from jmsclient.errors import (
     RequestTimeoutError,
     ResourceAllocationError,
     SendError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
     TransientError,
     UnsupportedFeatureError,
 )
 from jmsclient.intake import CloseReport
+from jmsclient.jms.browser import QueueBrowser
 from jmsclient.jms.connection import Connection, connect
 from jmsclient.jms.consumer import MessageConsumer
 from jmsclient.jms.producer import MessageProducer
@@ -64,6 +74,7 @@ __all__ = [
     "MessageProducer",
     "New",
     "Queue",
+    "QueueBrowser",
     "ReadAheadAllowed",
     "ReadAheadClosePolicy",
     "RequestTimeoutError",
@@ -73,7 +84,11 @@ __all__ = [
     "Session",
     "Status",
     "StopReport",
+    "TemporaryQueue",
+    "TemporaryTopic",
     "Topic",
+    "TransactionInDoubtError",
+    "TransactionRolledBackError",
     "TransientError",
     "TriggerOptions",
     "UnsupportedFeatureError",

@@ -6,10 +6,11 @@ A destination is a value: frozen, hashable, and `str()` gives back a URI that pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote, unquote
 
 from jmsclient.errors import InvalidDestinationError
@@ -138,6 +139,57 @@ class Topic(Destination):
     """A topic: each message goes to every subscription."""
 
     scheme = "topic"
+
+
+class _Maker(Protocol):
+    """The connection of a temporary destination, as far as it is needed here."""
+
+    def delete_temporary(self, destination: Destination) -> None: ...
+
+
+def _nobody() -> None:
+    """The connection of one that was made by hand."""
+
+
+class _Temporary:
+    """What the two temporary kinds share."""
+
+    __slots__ = ()
+    _connection: Callable[[], _Maker | None]
+
+    def made_by(self, connection: object) -> bool:
+        """Whether this connection made it, and may consume from it."""
+        return self._connection() is connection
+
+    def delete(self) -> None:
+        """Delete it with all that waits in it; twice does nothing. Raises IllegalStateError while a consumer is open on it. From
+        any thread."""
+        connection = self._connection()
+        if connection is not None and isinstance(self, Destination):
+            connection.delete_temporary(self)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TemporaryQueue(_Temporary, Queue):
+    """A queue of one connection's own, made by `Session.create_temporary_queue`; gone with `delete` or with that connection. Give
+    it as `reply_to`; at the other end it reads as the plain Queue of that name."""
+
+    _connection: Callable[[], _Maker | None] = field(default=_nobody, compare=False, repr=False)
+
+    def __init__(self, name: str, connection: Callable[[], _Maker | None]) -> None:
+        Queue.__init__(self, name)
+        object.__setattr__(self, "_connection", connection)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TemporaryTopic(_Temporary, Topic):
+    """A topic of one connection's own, made by `Session.create_temporary_topic`; see `TemporaryQueue`."""
+
+    _connection: Callable[[], _Maker | None] = field(default=_nobody, compare=False, repr=False)
+
+    def __init__(self, name: str, connection: Callable[[], _Maker | None]) -> None:
+        Topic.__init__(self, name)
+        object.__setattr__(self, "_connection", connection)
 
 
 def parse_destination(value: str | Destination) -> Destination:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from jmsclient.clock import Clock
-from jmsclient.errors import IllegalStateError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
 from jmsclient.options import AcknowledgeMode
 from jmsclient.transport.contract import ACCEPT, Arrival, Outcome
 
-_SUPPORTED = (AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL)
 BY_APPLICATION = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 """The modes in which a message stays unacknowledged until the application says so."""
 GATHER_TIME = 0.05
@@ -23,19 +22,20 @@ PRUNE_FROM = 256
 """With fewer remembered messages, the acknowledged ones among them are not looked for."""
 
 
-def checked_mode(mode: AcknowledgeMode) -> AcknowledgeMode:
-    """Refuse what a session cannot do. Raises UnsupportedFeatureError."""
-    if mode not in _SUPPORTED:
-        raise UnsupportedFeatureError(
-            f"acknowledge mode {getattr(mode, 'name', mode)}: this version has {', '.join(one.name for one in _SUPPORTED)}"
-        )
+def checked_mode(mode: AcknowledgeMode, *, transactions: bool) -> AcknowledgeMode:
+    """Refuse what is no mode (ConfigurationError), and TRANSACTED where the provider has no `transactions`
+    (UnsupportedFeatureError)."""
+    if not isinstance(mode, AcknowledgeMode):
+        raise ConfigurationError(f"acknowledge={mode!r}: expected one of {', '.join(map(str, AcknowledgeMode))}")
+    if mode is AcknowledgeMode.TRANSACTED and not transactions:
+        raise UnsupportedFeatureError("acknowledge mode TRANSACTED: this provider has no transactions")
     return mode
 
 
 def when_asked(mode: AcknowledgeMode, *, closed: bool, settled: bool) -> Literal["ignore", "message", "session"]:
     """What `message.acknowledge()` does: in CLIENT it acknowledges all that its session has delivered, unless this message is
     settled already (acknowledged before, or taken back by recover), for then its redelivery is another delivery; in INDIVIDUAL
-    that message only; in AUTO and DUPS_OK nothing (JM 3.6). Raises IllegalStateError where the session is closed (JM 6.2.15)."""
+    that message only; in the other modes nothing (JM 3.6). Raises IllegalStateError where the session is closed (JM 6.2.15)."""
     if mode not in BY_APPLICATION:
         return "ignore"
     if closed:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
+from jmsclient.destination import Destination
 from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
 from jmsclient.events import emit
 from jmsclient.jms.keeper import Keeper
@@ -85,6 +86,8 @@ class Connection:
         self.failure: JmsClientError | None = None
         self.exception_listener: Callable[[Exception], object] | None = None
         """Called once, with the error, when the connection fails for good; on the keeper's thread."""
+        self.client_id = endpoint.client_id
+        """What names this client to the provider, for durable subscriptions; None without."""
         self._endpoint = endpoint
         self._held: tuple[weakref.ref[Session], ...] = ()  # replaced whole, on the keeper only
         self.message_ids = MessageIds()
@@ -143,8 +146,8 @@ class Connection:
             raise IllegalStateError("this connection is closed")
 
     def create_session(self, acknowledge: AcknowledgeMode = AcknowledgeMode.AUTO, *, redelivery_delay: float = 0.0) -> Session:
-        """A session for one thread at a time. `redelivery_delay` in seconds delays what `recover` gives back. Raises
-        UnsupportedFeatureError for a mode that this version does not have, IllegalStateError, ConnectionLostError."""
+        """A session for one thread at a time. `redelivery_delay` in seconds delays what `recover` and `rollback` give back. Raises
+        UnsupportedFeatureError for TRANSACTED where the provider has no transactions, IllegalStateError, ConnectionLostError."""
         self._check_open()
         return self.keeper.shielded(lambda: self._open(acknowledge, redelivery_delay))
 
@@ -152,6 +155,20 @@ class Connection:
         session = Session(self, acknowledge, redelivery_delay=redelivery_delay)
         self._held = (*self._held, weakref.ref(session))
         return session
+
+    def delete_temporary(self, destination: Destination) -> None:
+        """What `destination.delete()` does: see there. Nothing on a closed connection, for it has gone with that."""
+        if self.closed:
+            return
+        self._check_open()
+        self.keeper.shielded(lambda: self._delete(destination))
+
+    def _delete(self, destination: Destination) -> None:
+        session = self.transport.open_session(transacted=False, deadline=self._request_deadline())
+        try:
+            session.delete_temporary(destination, self._request_deadline())
+        finally:
+            session.close(self._request_deadline())
 
     # -- starting and stopping --------------------------------------------------------------------------------------
 

@@ -147,6 +147,8 @@ class MessageConsumer(HandOver):
             arrival = self._take(None)
             if arrival is None:
                 raise StopIteration
+            if self._transacted:
+                return self._accepted(arrival)
             message = _received(arrival.content, arrival.delivery_count, self._acknowledge, arrival)
             if self._client:
                 session.unacknowledged.append(arrival)
@@ -240,7 +242,7 @@ class MessageConsumer(HandOver):
             and not immediate
             and self._session.started  # stop() outranks DELIVER_ALL
         )
-        self.intake.close(self._bounded(deadline), discard_taken=not self._rest, keep_receiver=True)
+        self.intake.close(self._bounded(deadline), discard_taken=not (self._rest or self._transacted), keep_receiver=True)
         self._session.bell.ring()
 
     def _bounded(self, deadline: float | None) -> float | None:
@@ -289,6 +291,7 @@ class MessageConsumer(HandOver):
         if self._pending is not None and self._session.calling is not self:
             self._put_back_pending()
         self._rest = False
+        self.drop_struck()
         self.intake.release_buffered()
         self.intake.discard_taken()
         done = self._in_hand

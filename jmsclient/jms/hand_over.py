@@ -50,6 +50,7 @@ class HandOver:
         self._connection = session._connection
         self._client = session.acknowledge_mode in BY_APPLICATION
         self._acknowledge = session.acknowledge_message if self._client else None
+        self._transacted = session.transacted
         self._gathered: Gathered | None = None
         if session.acknowledge_mode is AcknowledgeMode.DUPS_OK:
             self._gathered = Gathered(self._buffer.window // 4, self._clock, session.keeper.at)
@@ -138,8 +139,11 @@ class HandOver:
         if arrival is not None:
             self._session.unacknowledged.undo(arrival)
             if self._accepting:  # whether the provider has it is not known, so it gets it (again), and this one counts as taken
-                arrival.receiver.settle((arrival,), ACCEPT)
-                arrival.settled = True
+                if self._transacted:
+                    self._session.doomed = True  # the transaction may hold it, and nobody has seen it
+                else:
+                    arrival.receiver.settle((arrival,), ACCEPT)
+                    arrival.settled = True
                 self._accepting = False
             if not (self._queue and self._queue[0] is arrival):
                 arrival.handed_over = False
@@ -196,6 +200,13 @@ class HandOver:
         if self._pending is not None:
             self._put_back_pending()
 
+    def drop_struck(self) -> None:
+        """TRANSACTED: what went into the transaction unseen waits at the head; the provider gives it back with the rollback, which
+        is the only way that such a transaction can end. For the session, inside it, and at the end of the consumer."""
+        while self._transacted and self._queue and self._queue[0].settled:
+            self._queue.popleft()
+            self._buffer.released += 1
+
     def _closed_error(self) -> IllegalStateError:
         return self._session.dead_error() or IllegalStateError(f"the consumer of {self.destination.address} is closed")
 
@@ -240,6 +251,8 @@ class HandOver:
             message = self._message(arrival)
             if self._client:
                 session.unacknowledged.append(arrival)
+            elif self._transacted and not arrival.settled:
+                arrival.receiver.accept(arrival)  # before the call: a commit or rollback in it covers its message (JM 6.2.7)
             self._buffer.delivered += 1
             self._pending = None
             self._call(listener, message, arrival)
@@ -253,19 +266,22 @@ class HandOver:
             listener(message)
         except BaseException as error:  # noqa: BLE001  a thread of ours: nobody above could do more
             taken = arrival.settled
-            self._session.unacknowledged.forget((arrival,))
-            self.intake.settle((arrival,), RETRY)
+            if self._transacted:
+                fate = "is part of the transaction still"  # JM 8.7: the application commits or rolls back
+            else:
+                fate = "was taken and is gone" if taken and not self._client else "is given back to be tried again"
+                self._session.unacknowledged.forget((arrival,))
+                self.intake.settle((arrival,), RETRY)
             emit(
                 "consumer",
                 "listener_failed",
-                f"the listener of {self.destination.address} raised {type(error).__name__}: {error}; the message "
-                + ("was taken and is gone" if taken and not self._client else "is given back to be tried again"),
+                f"the listener of {self.destination.address} raised {type(error).__name__}: {error}; the message {fate}",
                 level=logging.ERROR,
                 destination=self.destination.address,
                 message_id=arrival.content.message_id,
             )
         else:
-            if self._client:
+            if self._client or self._transacted:
                 return
             if self._gathered is not None and not arrival.settled:
                 self._accept(arrival)

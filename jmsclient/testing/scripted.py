@@ -33,6 +33,8 @@ DEFAULT_CAPABILITIES = Capabilities(
     reject="dead_letter",
     close_returns_unsettled="at_close",
     drain="yes",
+    transactions=True,
+    browse=True,
 )
 """No `delayed_release`: the core then holds messages itself (TR-67)."""
 
@@ -132,6 +134,12 @@ class ScriptedBackend(Backend):
         """Raise `error` for every further send, of which nothing is written; None: accept again."""
         with self._state.lock:
             self._state.refused_send = error
+
+    def refuse_commits(self, error: Exception | None, *, applied: bool = False) -> None:
+        """Raise `error` for every further commit, which takes effect all the same where `applied`, else is rolled back; None:
+        accept again."""
+        with self._state.lock:
+            self._state.refused_commit = None if error is None else (error, applied)
 
     def hold_confirmations(self) -> None:
         """Take sends, but confirm none until `release_confirmations`."""

@@ -14,7 +14,8 @@ from jmsclient.events import emit
 from jmsclient.message import PlainContent
 from jmsclient.testing.scripted_queue import Held
 from jmsclient.testing.scripted_state import Confirmation
-from jmsclient.transport.contract import Arrival, Outcome, Receipt, Receiver, ReceiverSpec, Sender, Sink, Verb
+from jmsclient.testing.scripted_transaction import ScriptedTransaction
+from jmsclient.transport.contract import ACCEPT, Arrival, Outcome, Receipt, Receiver, ReceiverSpec, Sender, Sink, Verb
 
 if TYPE_CHECKING:
     from jmsclient.testing.scripted_transport import ScriptedSession
@@ -34,6 +35,7 @@ class ScriptedReceiver(Receiver):
         self.open = True
         self.unsettled: dict[int, tuple[Held, Arrival]] = {}
         self.number = self.state.next_number()
+        self.last_seen = 0
 
     def request(self, count: int) -> None:
         with self.state.lock:
@@ -48,9 +50,13 @@ class ScriptedReceiver(Receiver):
 
     def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         stale = 0
+        transaction = self.session.transaction if outcome.verb is Verb.ACCEPT else None
         now = self.transport.clock.monotonic()
         with self.state.lock:
             for arrival in arrivals:
+                if transaction is not None and arrival.tag in self.unsettled:
+                    self._accept(transaction, arrival)
+                    continue
                 held, _ = self.unsettled.pop(arrival.tag, (None, None))
                 if held is not None:
                     arrival.settled = True
@@ -63,6 +69,13 @@ class ScriptedReceiver(Receiver):
             emit("transport", "stale_settlement", f"{stale} settlements of a dead receiver were dropped", count=stale)
         if outcome.verb is not Verb.ACCEPT:
             self.transport.wake_all()
+
+    def _accept(self, transaction: ScriptedTransaction, arrival: Arrival) -> None:
+        """Into the transaction first: struck in between, it is in both, and the transaction has it."""
+        held, _ = transaction.accepted[arrival.tag] = self.unsettled[arrival.tag]
+        del self.unsettled[arrival.tag]
+        arrival.settled = True
+        self.state.log(held, ACCEPT, handed_over=arrival.handed_over)
 
     def drain(self, deadline: float | None) -> None:
         if self.transport.capabilities.drain == "no":
@@ -102,14 +115,23 @@ class ScriptedReceiver(Receiver):
         with self.state.lock:
             if not self.open or not self.demand:
                 return False
-            taken = self.state.queues.take(self.address, self.number, self.demand, self.transport.clock.monotonic())
-            self.demand -= len(taken)
-            batch = [self._arrival(held) for held in taken]
+            batch = self._seen() if self.spec.kind == "browse" else self._taken()
+            self.demand -= len(batch)
         if batch:
             self.sink.delivered(batch)
         return bool(batch)
 
-    def _arrival(self, held: Held) -> Arrival:
+    def _taken(self) -> list[Arrival]:
+        taken = self.state.queues.take(self.address, self.number, self.demand, self.transport.clock.monotonic())
+        return [self._arrival(held, settled=self.spec.pre_settled) for held in taken]
+
+    def _seen(self) -> list[Arrival]:
+        """What a browser sees next; it holds nothing."""
+        seen = self.state.queues.visible_after(self.address, self.last_seen, self.demand, self.transport.clock.monotonic())
+        self.last_seen = seen[-1].number if seen else self.last_seen
+        return [self._arrival(held, settled=True) for held in seen]
+
+    def _arrival(self, held: Held, *, settled: bool) -> Arrival:
         says = self.transport.capabilities.delivery_count
         count = held.delivery_count
         if says == "none":
@@ -124,10 +146,10 @@ class ScriptedReceiver(Receiver):
             persistent=held.content.persistent,
             size=held.content.size,
             count_derived=says == "derived",
-            settled=self.spec.pre_settled,
+            settled=settled,
             expires_at=held.content.expiration,
         )
-        if not self.spec.pre_settled:
+        if not settled:
             self.unsettled[arrival.tag] = (held, arrival)
         return arrival
 
@@ -140,7 +162,10 @@ class ScriptedReceiver(Receiver):
 
     def give_back(self, *, counted: bool) -> None:
         """Return what is unsettled: handed over ones `counted`, others as they were (under the state's lock)."""
-        for held, arrival in self.unsettled.values():
+        transaction = self.session.transaction
+        for tag, (held, arrival) in self.unsettled.items():
+            if transaction is not None and tag in transaction.accepted:
+                continue
             self.state.queues.give_back(held, counted=counted and arrival.handed_over)
         self.unsettled.clear()
 
@@ -183,5 +208,9 @@ class ScriptedSender(Sender):
         self._transport.state.sent += 1
         if content.message_id is None:
             content.message_id = f"ID:scripted-{self._transport.state.next_number()}"
-        self._transport.state.queues.put(self._address, content)
+        transaction = self._session.transaction
+        if transaction is None:
+            self._transport.state.queues.put(self._address, content)
+        else:
+            transaction.sent.append((self._address, content))
         return content.message_id

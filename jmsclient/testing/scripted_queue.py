@@ -60,6 +60,15 @@ class Queues:
         """What waits there, head first."""
         return [held.content for held in self._waiting.get(address, ())]
 
+    def drop(self, address: str) -> None:
+        """Delete a queue with all that waits there."""
+        self._waiting.pop(address, None)
+
+    def visible_after(self, address: str, number: int, count: int, now: float) -> list[Held]:
+        """Up to `count` messages behind the one of that number that a receiver could take now; they stay."""
+        waiting = self._waiting.get(address, ())
+        return [held for held in waiting if held.number > number and held.due <= now][:count]
+
     def next_due(self, now: float) -> float | None:
         """The monotonic time at which the next delayed message falls due."""
         return min((held.due for waiting in self._waiting.values() for held in waiting if held.due > now), default=None)

@@ -70,6 +70,8 @@ class ScriptedState:
     refused_attach: Exception | None = None
     refused_connect: Exception | None = None
     refused_send: Exception | None = None
+    refused_commit: tuple[Exception, bool] | None = None
+    temporaries: dict[str, object] = field(default_factory=dict)  # address: the transport that made it
     holding: bool = False
     number: int = 0
 
@@ -79,6 +81,13 @@ class ScriptedState:
 
     def settle(self, held: Held, outcome: Outcome, *, receiver: int, handed_over: bool, now: float) -> None:
         """Carry one outcome out and log it (under the lock)."""
+        self.log(held, outcome, handed_over=handed_over)
+        if outcome.delay and not self.capabilities.delayed_release:
+            self.violations.append(f"{outcome} with a delay, though delayed_release is not declared")
+        self._carry_out(held, outcome, receiver, now)
+
+    def log(self, held: Held, outcome: Outcome, *, handed_over: bool) -> None:
+        """One line of the settle log; an accept in a transaction gets no more than that until the commit."""
         self.settlements.append(
             Settlement(
                 destination=held.address,
@@ -88,8 +97,8 @@ class ScriptedState:
                 handed_over=handed_over,
             )
         )
-        if outcome.delay and not self.capabilities.delayed_release:
-            self.violations.append(f"{outcome} with a delay, though delayed_release is not declared")
+
+    def _carry_out(self, held: Held, outcome: Outcome, receiver: int, now: float) -> None:
         due = now + outcome.delay if outcome.delay else 0.0
         if outcome.verb is Verb.RELEASE:
             self.queues.give_back(held, counted=not self.capabilities.release_without_count, due=due)
@@ -120,8 +129,6 @@ def check_capabilities(capabilities: Capabilities) -> None:
     """Refuse what this backend cannot imitate. Raises ConfigurationError."""
     cannot = (
         "records_hand_over",
-        "transactions",
-        "browse",
         "selectors",
         "delayed_delivery",
         "administration",

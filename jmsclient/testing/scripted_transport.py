@@ -10,17 +10,20 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Literal
 
 from jmsclient.clock import Clock
-from jmsclient.destination import Destination
+from jmsclient.destination import Destination, Queue
 from jmsclient.errors import (
     ConnectionLostError,
     IllegalStateError,
+    InvalidDestinationError,
     RequestTimeoutError,
     UnsupportedFeatureError,
 )
 from jmsclient.testing.scripted_links import ScriptedReceiver, ScriptedSender
 from jmsclient.testing.scripted_state import Confirmation, ScriptedState
+from jmsclient.testing.scripted_transaction import ScriptedTransaction
 from jmsclient.transport.contract import (
     Endpoint,
     Peer,
@@ -120,11 +123,11 @@ class ScriptedTransport(Transport):
             raise ConnectionLostError(str(self.dead))
 
     def open_session(self, *, transacted: bool, deadline: float | None) -> TransportSession:
-        if transacted:
-            raise UnsupportedFeatureError("the scripted backend has no transactions")
+        if transacted and not self.capabilities.transactions:
+            raise UnsupportedFeatureError("this scripted backend has no transactions")
         with self.state.lock:
             self.check_alive()
-            session = ScriptedSession(self)
+            session = ScriptedSession(self, ScriptedTransaction() if transacted else None)
             self.sessions.append(session)
         return session
 
@@ -142,6 +145,10 @@ class ScriptedTransport(Transport):
     def _close_sessions(self) -> None:
         for session in list(self.sessions):
             session.end()
+        with self.state.lock:
+            for address in [address for address, maker in self.state.temporaries.items() if maker is self]:
+                del self.state.temporaries[address]
+                self.state.queues.drop(address)
 
     # -- what the script does to it ---------------------------------------------------------------------------------
 
@@ -182,8 +189,9 @@ class ScriptedTransport(Transport):
 class ScriptedSession(TransportSession):
     """Receivers and senders, and what closed receivers left unsettled where the capability says so."""
 
-    def __init__(self, transport: ScriptedTransport) -> None:
+    def __init__(self, transport: ScriptedTransport, transaction: ScriptedTransaction | None) -> None:
         self.transport = transport
+        self.transaction = transaction
         self.receivers: list[ScriptedReceiver] = []
         self.open = True
 
@@ -196,12 +204,15 @@ class ScriptedSession(TransportSession):
             raise error
 
     def open_receiver(self, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> Receiver:
-        if spec.kind != "queue" or spec.selector is not None:
+        browses = spec.kind == "browse" and self.transport.capabilities.browse
+        if (spec.kind != "queue" and not browses) or spec.selector is not None:
             raise UnsupportedFeatureError("the scripted backend has queues without selectors only")
         if spec.default_outcome not in ("accepted", None):
             raise UnsupportedFeatureError(f"default_outcome={spec.default_outcome!r}: the scripted backend knows accepted only")
         with self.transport.state.lock:
             self._check()
+            if self.transport.state.temporaries.get(spec.destination.address, self.transport) is not self.transport:
+                raise InvalidDestinationError(f"{spec.destination.address}: a temporary queue of another connection")
             receiver = ScriptedReceiver(self, spec, sink)
             self.receivers.append(receiver)
             self.transport.receivers.append(receiver)
@@ -213,6 +224,59 @@ class ScriptedSession(TransportSession):
         with self.transport.state.lock:
             self._check()
         return ScriptedSender(self, destination.address)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def commit(self, deadline: float | None) -> None:
+        refused = self.transport.state.refused_commit
+        applied = refused is None or refused[1]
+        with self.transport.state.lock:
+            self.transport.check_alive()
+            transaction = self._transaction()
+            if applied:
+                transaction.commit(self.transport.state.queues)
+            else:
+                transaction.roll_back(self.transport.state.queues)
+        self.transport.wake_all()
+        if refused is not None:
+            raise refused[0]
+
+    def rollback(self, *, redelivery_delay: float, deadline: float | None) -> None:
+        state = self.transport.state
+        with state.lock:
+            self.transport.check_alive()
+            if redelivery_delay and not self.transport.capabilities.delayed_release:
+                state.violations.append(f"a rollback with a delay of {redelivery_delay} s, though delayed_release is not declared")
+            due = self.transport.clock.monotonic() + redelivery_delay if redelivery_delay else 0.0
+            self._transaction().roll_back(state.queues, due=due)
+        self.transport.wake_all()
+
+    def _transaction(self) -> ScriptedTransaction:
+        if self.transaction is None:
+            raise IllegalStateError("this transport session is not transacted")
+        return self.transaction
+
+    # -- temporary queues ---------------------------------------------------------------------------------------------
+
+    def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
+        if kind == "topic":
+            raise UnsupportedFeatureError("the scripted backend has queues only")
+        with self.transport.state.lock:
+            self._check()
+            queue = Queue(f"scripted.temporary.{self.transport.state.next_number()}")
+            self.transport.state.temporaries[queue.address] = self.transport
+        return queue
+
+    def delete_temporary(self, destination: Destination, deadline: float | None) -> None:
+        state = self.transport.state
+        with state.lock:
+            self._check()
+            if any(receiver.address == destination.address for receiver in self.transport.receivers):
+                raise IllegalStateError(f"{destination.address}: a consumer is open on it")
+            state.temporaries.pop(destination.address, None)
+            state.queues.drop(destination.address)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self, deadline: float | None) -> None:
         self.transport.call(self.end, deadline)
@@ -228,6 +292,7 @@ class ScriptedSession(TransportSession):
             for receiver in self.receivers:
                 receiver.detach()
                 receiver.give_back(counted=True)
+            self._undo(counted=True)
         self.transport.wake_all()
 
     def lose(self, counted: bool) -> None:
@@ -236,3 +301,8 @@ class ScriptedSession(TransportSession):
         for receiver in self.receivers:
             receiver.detach()
             receiver.give_back(counted=counted)
+        self._undo(counted)
+
+    def _undo(self, counted: bool) -> None:
+        if self.transaction is not None:
+            self.transaction.roll_back(self.transport.state.queues, counted=counted)

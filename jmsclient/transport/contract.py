@@ -252,8 +252,8 @@ class Sender(ABC):
 
 
 class TransportSession(ABC):
-    """A group of receivers and senders; in a transacted session every send and every ACCEPT joins its one transaction. Other outcomes
-    take effect at once."""
+    """A group of receivers and senders; in a transacted session every send and every ACCEPT joins its one transaction. Other
+    outcomes take effect at once."""
 
     @abstractmethod
     def open_receiver(self, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> Receiver:

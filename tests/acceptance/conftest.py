@@ -13,6 +13,16 @@ from pathlib import Path
 
 import pytest
 
+STORE = "embedded:?store=shop.db"
+HOLDER = f"""
+from jmsclient import connect
+
+with connect({STORE!r}) as connection:
+    session = connection.create_session()
+    print("holding", flush=True)
+    for message in session.create_consumer("work"):
+        print("worked", message.text, flush=True)
+"""
 COMMAND = [sys.executable, "-W", "error", "-m", "jmsclient"]
 
 
@@ -74,6 +84,17 @@ class CommandLine:
             process = subprocess.Popen([*COMMAND, *arguments], cwd=self.folder, env=environment(**more), stdout=file, stderr=file)
         running = Running(process, output)
         self.started.append(running)
+        return running
+
+    def hold(self) -> Running:
+        """Start a process that holds the store of STORE and works off the queue `work`."""
+        output = self.folder / "output-holder.txt"
+        command = [sys.executable, "-W", "error", str(self.write("holder.py", HOLDER))]
+        with output.open("wb") as file:
+            process = subprocess.Popen(command, cwd=self.folder, env=environment(), stdout=file, stderr=file)
+        running = Running(process, output)
+        self.started.append(running)
+        running.wait_for("holding")
         return running
 
     def write(self, name: str, text: str) -> Path:

@@ -41,12 +41,13 @@ def test_s04_on_a_closed_session_it_raises(mode: AcknowledgeMode, settled: bool)
 
 
 @pytest.mark.parametrize("mode", list(AcknowledgeMode))
-def test_modes_of_this_version(mode: AcknowledgeMode) -> None:
+def test_transacted_needs_a_provider_with_transactions(mode: AcknowledgeMode) -> None:
+    assert checked_mode(mode, transactions=True) is mode
     if mode is not AcknowledgeMode.TRANSACTED:
-        assert checked_mode(mode) is mode
+        assert checked_mode(mode, transactions=False) is mode
     else:
         with pytest.raises(UnsupportedFeatureError, match=mode.name):
-            checked_mode(mode)
+            checked_mode(mode, transactions=False)
 
 
 def test_unacknowledged_keeps_order_and_forgets_by_identity() -> None:

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from jmsclient import (
-    AcknowledgeMode,
     Connection,
     ConsumerOptions,
     IllegalStateError,
     MessageConsumer,
     MessageFormatError,
-    UnsupportedFeatureError,
 )
 from jmsclient.clock import SystemBell
 
@@ -288,11 +286,6 @@ def test_if40_a_wait_that_is_interrupted_leaves_no_waiter(connection: Connection
     message = other.create_session().create_consumer("Q", prefetch=0).receive(2)
     assert message is not None
     assert consumer.read_ahead.buffered_messages == 0
-
-
-def test_unsupported_modes_are_refused(connection: Connection) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="TRANSACTED"):
-        connection.create_session(AcknowledgeMode.TRANSACTED)
 
 
 def test_closed_consumer_refuses_to_receive_and_closes_twice(connection: Connection) -> None:

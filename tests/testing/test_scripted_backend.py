@@ -221,8 +221,8 @@ class _Nobody:
 
 @pytest.mark.parametrize(
     "capabilities",
-    [Capabilities(transactions=True), Capabilities(selectors=True), Capabilities(reject="until_limit")],
-    ids=["transactions", "selectors", "until_limit"],
+    [Capabilities(topics=True), Capabilities(selectors=True), Capabilities(reject="until_limit")],
+    ids=["topics", "selectors", "until_limit"],
 )
 def test_it_declares_nothing_it_cannot_imitate(capabilities: Capabilities) -> None:
     with pytest.raises(ConfigurationError, match="ScriptedBackend"):
@@ -230,8 +230,6 @@ def test_it_declares_nothing_it_cannot_imitate(capabilities: Capabilities) -> No
 
 
 def test_what_it_cannot_do_is_refused_at_the_call(bench: Any) -> None:
-    with pytest.raises(UnsupportedFeatureError):
-        bench.transport.open_session(transacted=True, deadline=None)
     with pytest.raises(UnsupportedFeatureError):
         bench.session.open_receiver(ReceiverSpec(destination=Topic("T"), kind="topic"), _Nobody(), None)
     with pytest.raises(UnsupportedFeatureError):

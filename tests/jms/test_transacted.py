@@ -1,0 +1,408 @@
+"""TRANSACTED sessions: commit, rollback, what joins the transaction, what ends it (IF-9, IF-14, IF-28, RA-3; R04, S04, S08)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from jmsclient import (
+    AcknowledgeMode,
+    ConfigurationError,
+    Connection,
+    ConnectionLostError,
+    ConnectionOptions,
+    IllegalStateError,
+    Message,
+    MessageConsumer,
+    RequestTimeoutError,
+    Session,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+    UnsupportedFeatureError,
+    connect,
+)
+from jmsclient.testing import ManualClock
+from jmsclient.testing.scripted import DEFAULT_CAPABILITIES, ScriptedBackend
+from jmsclient.transport.contract import Verb
+from jmsclient.transport.registry import parse_url
+
+Put = Callable[..., list[str]]
+Rest = Callable[..., list[tuple[str | None, int]]]
+TRANSACTED = AcknowledgeMode.TRANSACTED
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with ScriptedBackend() as backend:
+        yield backend.url
+
+
+@pytest.fixture
+def session(connection: Connection) -> Iterator[Session]:
+    with connection.create_session(TRANSACTED) as session:
+        yield session
+
+
+def got(consumer: MessageConsumer) -> Message:
+    message = consumer.receive(2)
+    assert message is not None
+    return message
+
+
+def texts(consumer: MessageConsumer, number: int) -> list[tuple[str | None, int]]:
+    return [(message.text, message.delivery_count) for message in (got(consumer) for _ in range(number))]
+
+
+# -- sends and receives are one ------------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_is_there_after_the_commit(session: Session, connection: Connection, rest: Rest) -> None:
+    producer = session.create_producer("Q")
+    producer.send_many(["a", "b"])
+    producer.close()  # what it sent stays in the transaction
+    assert rest() == []
+    session.commit()
+    assert rest() == [("a", 1), ("b", 1)]
+
+
+def test_what_is_sent_is_gone_after_the_rollback(session: Session, rest: Rest) -> None:
+    session.create_producer("Q").send("a")
+    session.rollback()
+    session.commit()
+    assert rest() == []
+
+
+def test_commit_takes_what_was_received_and_leaves_the_prefetched(session: Session, put: Put, rest: Rest) -> None:
+    put("a", "b", "c")
+    consumer = session.create_consumer("Q")
+    assert got(consumer).text == "a"
+    session.commit()
+    session.close()
+    assert rest() == [("b", 1), ("c", 1)]
+
+
+def test_iteration_joins_the_transaction_at_the_hand_over(session: Session, put: Put, rest: Rest) -> None:
+    put("a", "b", "c")
+    with session.create_consumer("Q") as consumer:
+        for message in consumer:
+            if message.text == "b":
+                break
+        session.rollback()
+        assert texts(consumer, 3) == [("a", 2), ("b", 2), ("c", 1)]
+        session.commit()
+    assert rest() == []
+
+
+def test_message_acknowledge_is_ignored(session: Session, put: Put) -> None:
+    put("a")
+    consumer = session.create_consumer("Q")
+    got(consumer).acknowledge()
+    session.acknowledge()
+    session.rollback()
+    assert texts(consumer, 1) == [("a", 2)]
+
+
+def test_ra3_nothing_is_taken(session: Session, put: Put, rest: Rest) -> None:
+    put("a", "b", persistent=False)
+    consumer = session.create_consumer("queue:///Q?readAheadAllowed=YES")
+    assert consumer.read_ahead.status.name == "INHIBITED"
+    assert "transacted" in consumer.read_ahead.explain()
+    got(consumer)
+    assert consumer.read_ahead.buffered_taken == 0
+    session.close()
+    assert rest() == [("a", 2), ("b", 1)]
+
+
+# -- order ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 10, None])
+def test_r04_order_and_counts_after_a_rollback(session: Session, put: Put, rest: Rest, prefetch: int | None) -> None:
+    """R04, IF-28: the rolled-back come before the prefetched, whose counts do not rise."""
+    put(*map(str, range(1, 13)))
+    consumer = session.create_consumer("Q", prefetch=prefetch)
+    assert texts(consumer, 4) == [(str(number), 1) for number in range(1, 5)]
+    session.commit()
+    texts(consumer, 3)
+    session.rollback()
+    assert texts(consumer, 8) == [(str(number), 2 if number < 8 else 1) for number in range(5, 13)]
+    session.commit()
+    session.close()
+    assert rest() == []
+
+
+def test_rollback_covers_every_consumer_of_the_session(session: Session, put: Put) -> None:
+    put("a1", "a2", queue="Q1")
+    put("b1", "b2", queue="Q2")
+    c1, c2 = session.create_consumer("Q1"), session.create_consumer("Q2")
+    got(c1), got(c2), got(c1)
+    session.rollback()
+    assert (texts(c1, 2), texts(c2, 2)) == ([("a1", 2), ("a2", 2)], [("b1", 2), ("b2", 1)])
+
+
+def test_a_quiesced_consumer_fetches_nothing_after_a_rollback(session: Session, put: Put) -> None:
+    put("a", "b")
+    consumer = session.create_consumer("Q")
+    got(consumer)
+    consumer.quiesce()
+    session.rollback()
+    assert consumer.receive(0.05) is None
+
+
+# -- consumers and sessions that end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_if9_a_closed_consumers_messages_stay_in_the_transaction(session: Session, put: Put, rest: Rest, end: str) -> None:
+    put("a", "b")
+    consumer = session.create_consumer("Q")
+    got(consumer)
+    consumer.close()
+    assert len(session._lingering) == 1
+    getattr(session, end)()
+    assert session._lingering == ()
+    assert rest() == ([("b", 1)] if end == "commit" else [("a", 2), ("b", 1)])
+
+
+@pytest.mark.parametrize("what", ["session", "connection"])
+def test_closing_rolls_back(session: Session, connection: Connection, what: str) -> None:
+    with connect(url_of(connection)) as other:
+        other.create_session().create_producer("Q").send_many(["a", "b"])
+        session.create_producer("Q").send("c")
+        got(session.create_consumer("Q"))
+        (session if what == "session" else connection).close()
+        consumer = other.create_session().create_consumer("Q")
+        assert texts(consumer, 2) == [("a", 2), ("b", 1)]
+        assert consumer.receive(0) is None
+
+
+def test_an_exception_leaving_the_session_rolls_back(connection: Connection, put: Put, rest: Rest) -> None:
+    put("a")
+
+    def fail(session: Session) -> None:
+        with session:
+            session.create_producer("Q").send("b")
+            for _ in session.create_consumer("Q"):
+                raise LookupError
+
+    with pytest.raises(LookupError):
+        fail(connection.create_session(TRANSACTED))
+    assert rest() == [("a", 2)]
+
+
+# -- the redelivery delay ------------------------------------------------------------------------------------------------
+
+
+def test_if14_rollback_applies_the_sessions_delay_and_close_does_not(clock: ManualClock) -> None:
+    """IF-14: the value is read at the rollback; a close has none."""
+    with ScriptedBackend(replace(DEFAULT_CAPABILITIES, delayed_release=True)) as backend:
+        endpoint = replace(parse_url(backend.url), clock=clock)
+        with Connection(endpoint, start=True, request_timeout=10.0, options=ConnectionOptions()) as own:
+            backend.deliver("Q", ["a", "b"])
+            session = own.create_session(TRANSACTED, redelivery_delay=60.0)
+            consumer = session.create_consumer("Q")
+            session.redelivery_delay = 2.0
+            got(consumer)
+            session.rollback()
+            session.redelivery_delay = 60.0  # for later rollbacks only
+            assert texts(consumer, 1) == [("b", 1)]
+            session.commit()
+            clock.advance(1.9)
+            assert consumer.receive(0) is None
+            clock.advance(0.2)
+            assert texts(consumer, 1) == [("a", 2)]
+            session.close()
+            assert [content.body() for content in backend.waiting("Q")] == ["a"]
+            assert own.create_session().create_consumer("Q").receive(0) is not None
+        assert backend.violations == []
+
+
+def test_if14_closing_a_client_session_settles_nothing_explicitly() -> None:
+    """IF-14: so no redelivery delay can apply; the provider takes back what was handed over, counted."""
+    with ScriptedBackend() as backend, connect(backend.url) as own:
+        backend.deliver("Q", ["a", "b"])
+        session = own.create_session(AcknowledgeMode.CLIENT, redelivery_delay=60.0)
+        got(session.create_consumer("Q"))
+        session.close()
+        assert {line.verb for line in backend.settlements} == {Verb.RELEASE}
+        consumer = own.create_session().create_consumer("Q")
+        assert texts(consumer, 2) == [("a", 2), ("b", 1)]
+
+
+def test_a_provider_that_cannot_delay_is_not_asked_to() -> None:
+    with ScriptedBackend() as backend, connect(backend.url) as own:
+        backend.deliver("Q", "a")
+        session = own.create_session(TRANSACTED, redelivery_delay=60.0)
+        consumer = session.create_consumer("Q")
+        got(consumer)
+        session.rollback()
+        assert texts(consumer, 1) == [("a", 2)]
+        assert backend.violations == []
+
+
+# -- listeners -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_listener_commits_and_rolls_back_its_own_message(session: Session, put: Put, wait_until: Callable[..., None]) -> None:
+    put("a", "b", "c")
+    heard: list[tuple[str | None, int]] = []
+
+    def listen(message: Message) -> None:
+        heard.append((message.text, message.delivery_count))
+        if message.text == "b" and message.delivery_count == 1:
+            session.rollback()
+        else:
+            session.commit()
+
+    session.create_consumer("Q", listener=listen)
+    wait_until(lambda: len(heard) == 4)
+    assert heard == [("a", 1), ("b", 1), ("b", 2), ("c", 1)]
+
+
+def test_a_message_whose_listener_raised_is_part_of_the_transaction(
+    session: Session, put: Put, rest: Rest, wait_until: Callable[..., None]
+) -> None:
+    """JM 8.7: the next one is delivered; the application commits or rolls back."""
+    put("a", "b", "c")
+    heard: list[tuple[str | None, int]] = []
+
+    def listen(message: Message) -> None:
+        heard.append((message.text, message.delivery_count))
+        if message.text == "a":
+            raise ValueError("not this one")
+        if len(heard) == 2:
+            session.rollback()
+        if message.text == "c":
+            session.commit()
+
+    session.create_consumer("Q", listener=listen)
+    wait_until(lambda: len(heard) == 5)
+    assert heard == [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("c", 1)]
+    session.close()
+    assert rest() == []
+
+
+# -- wrong states --------------------------------------------------------------------------------------------------------
+
+
+def test_s04_recover_is_refused_and_the_session_stays_usable(session: Session, put: Put) -> None:
+    put("a")
+    with pytest.raises(IllegalStateError, match="rollback"):
+        session.recover()
+    assert got(session.create_consumer("Q")).text == "a"
+    session.commit()
+    session.close()
+    session.close()
+    for call in (session.commit, session.rollback):
+        with pytest.raises(IllegalStateError, match="closed"):
+            call()
+
+
+def test_a_second_thread_inside_is_refused(session: Session, wait_until: Callable[..., None]) -> None:
+    consumer = session.create_consumer("Q")
+    waiting = threading.Thread(target=consumer.receive)
+    waiting.start()
+    wait_until(lambda: session.inside)
+    with pytest.raises(IllegalStateError, match="one thread"):
+        session.commit()
+    consumer.close()
+    waiting.join(5)
+
+
+def test_without_the_capability_it_is_refused() -> None:
+    with (
+        ScriptedBackend(replace(DEFAULT_CAPABILITIES, transactions=False)) as backend,
+        connect(backend.url) as own,
+        pytest.raises(UnsupportedFeatureError, match="TRANSACTED"),
+    ):
+        own.create_session(TRANSACTED)
+
+
+@pytest.mark.parametrize("mode", [TRANSACTED, AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+def test_if25_at_most_once_is_for_sessions_that_cannot_give_back(connection: Connection, mode: AcknowledgeMode) -> None:
+    with connection.create_session(mode) as session, pytest.raises(ConfigurationError, match="at_most_once"):
+        session.create_consumer("Q", at_most_once=True)
+
+
+# -- commits that fail ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def backend() -> Iterator[ScriptedBackend]:
+    with ScriptedBackend() as backend:
+        yield backend
+
+
+@pytest.mark.parametrize(
+    ("given", "raised", "applied"),
+    [
+        (TransactionInDoubtError("no answer"), TransactionInDoubtError, True),
+        (TransactionInDoubtError("no answer"), TransactionInDoubtError, False),
+        (RequestTimeoutError("no answer"), TransactionInDoubtError, True),
+        (TransactionRolledBackError("the provider refused"), TransactionRolledBackError, False),
+        (ConnectionLostError("gone"), TransactionRolledBackError, False),
+    ],
+)
+def test_s08_a_failed_commit_says_which_kind_and_the_next_starts_empty(
+    backend: ScriptedBackend, given: Exception, raised: type[Exception], applied: bool
+) -> None:
+    """S08, IF-28: in doubt is no subclass of rolled back; nothing is sent again."""
+    backend.deliver("Q", ["a", "b"])
+    with connect(backend.url) as own, own.create_session(TRANSACTED) as session:
+        consumer = session.create_consumer("Q")
+        got(consumer)
+        session.create_producer("R").send("r")
+        backend.refuse_commits(given, applied=applied)
+        with pytest.raises(raised):
+            session.commit()
+        backend.refuse_commits(None)
+        session.commit()
+        assert len(backend.waiting("R")) == applied
+        if raised is TransactionRolledBackError:
+            assert texts(consumer, 2) == [("a", 2), ("b", 1)]
+    assert not issubclass(TransactionInDoubtError, TransactionRolledBackError)
+
+
+def test_s08_on_a_lost_connection_commit_says_rolled_back_and_rollback_succeeds(
+    backend: ScriptedBackend, wait_until: Callable[..., None]
+) -> None:
+    backend.deliver("Q", ["a", "b"])
+    with connect(backend.url) as own:
+        session = own.create_session(TRANSACTED)
+        got(session.create_consumer("Q"))
+        backend.lose_link()
+        wait_until(lambda: own.failure is not None)
+        with pytest.raises(TransactionRolledBackError) as raised:
+            session.commit()
+        assert isinstance(raised.value.__cause__, ConnectionLostError)
+        session.rollback()
+    assert [content.body() for content in backend.waiting("Q")] == ["a", "b"]
+
+
+def test_a_struck_receive_dooms_its_transaction(backend: ScriptedBackend) -> None:
+    """IF-40: its message may be in the transaction unseen, so a commit would lose it."""
+    backend.deliver("Q", ["a", "b"])
+    with connect(backend.url) as own, own.create_session(TRANSACTED) as session:
+        consumer = session.create_consumer("Q")
+        accept = consumer.receiver.accept
+
+        def struck(arrival: object) -> None:
+            accept(arrival)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+        consumer.receiver.accept = struck  # type: ignore[method-assign, assignment]
+        with pytest.raises(KeyboardInterrupt):
+            consumer.receive(2)
+        del consumer.receiver.accept
+        with pytest.raises(TransactionRolledBackError, match="struck"):
+            session.commit()
+        assert [text for text, _ in texts(consumer, 2)] == ["a", "b"]
+        session.commit()
+        assert backend.waiting("Q") == []
+
+
+def url_of(connection: Connection) -> str:
+    return str(connection._endpoint)
