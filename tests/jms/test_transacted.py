@@ -35,12 +35,6 @@ TRANSACTED = AcknowledgeMode.TRANSACTED
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    with ScriptedBackend() as backend:
-        yield backend.url
-
-
-@pytest.fixture
 def session(connection: Connection) -> Iterator[Session]:
     with connection.create_session(TRANSACTED) as session:
         yield session
