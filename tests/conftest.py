@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from .brokers.fixtures import artemis, artemis_url  # noqa: F401  fixtures for every room
+
 REDIS_URL = "JMSCLIENT_TEST_REDIS_URL"
 REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"
 

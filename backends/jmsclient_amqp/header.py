@@ -1,0 +1,90 @@
+"""What a delivery's header says, read on arrival: persistence, priority, time to live, count.
+
+Headers repeat: one look-up in a small cache by their bytes answers nearly all of them. Pure but for that cache, which belongs
+to one connection. Rules RA-5, IF-11. Source: AMQP 1.0 section 3.2.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jmsclient.errors import MessageFormatError
+from jmsclient.message import DEFAULT_PRIORITY
+from jmsclient_amqp.primitives import read
+from jmsclient_amqp.sections import Sections
+
+_MOST = 1024
+
+
+class Header(NamedTuple):
+    """`ttl` in milliseconds or None; `first_acquirer` and `delivery_count` as sent, None where the field is null or absent."""
+
+    durable: bool = False
+    priority: int = DEFAULT_PRIORITY
+    ttl: int | None = None
+    first_acquirer: bool | None = None
+    delivery_count: int | None = None
+
+
+ABSENT = Header()
+
+
+class Headers:
+    """Reads headers. One a connection, used by its I/O thread only."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Header] = {}
+
+    def of(self, raw: bytes, at: int) -> Header:
+        """The header whose value begins at `at` (0: there is none). Raises MessageFormatError."""
+        if not at:
+            return ABSENT
+        key = raw[at : at + 2 + raw[at + 1]] if raw[at] == 0xC0 else raw[at : at + 1] if raw[at] == 0x45 else None
+        header = None if key is None else self._known.get(key)
+        if header is None:
+            header = read_header(raw, at)
+            if key is not None:
+                if len(self._known) >= _MOST:  # ttl of a broker that counts it down: each is another
+                    self._known.clear()
+                self._known[key] = header
+        return header
+
+
+def read_header(raw: bytes, at: int) -> Header:
+    """Decode it. Raises MessageFormatError where a field has another type than it must have."""
+    fields, _ = read(raw, at)
+    if not isinstance(fields, list):
+        raise MessageFormatError("the header of the message is no list")
+    values: list[Any] = [*fields[:5], *[None] * (5 - len(fields[:5]))]
+    durable, priority, ttl, first, count = values
+    for value, kind in ((durable, bool), (priority, int), (ttl, int), (first, bool), (count, int)):
+        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise MessageFormatError(f"the header of the message has {value!r} where it has to have a {kind.__name__}")
+    return Header(
+        bool(durable),
+        DEFAULT_PRIORITY if priority is None else min(int(priority), 9),
+        None if ttl is None else int(ttl),
+        first,
+        None if count is None else int(count),
+    )
+
+
+def expiry(raw: bytes, at: Sections, header: Header, now: float) -> float | None:
+    """When it expires, in seconds since 1970: the absolute time if it has one, else its time to live from now; None: never.
+
+    Only a message whose properties can hold that time is looked into: if the first byte that could begin a time stamp is where the
+    creation time of a list of ten is, then there is none before it.
+    """
+    properties = at.properties
+    if properties and raw[properties] == 0xC0:
+        end = properties + 2 + raw[properties + 1]
+        count = raw[properties + 2]
+        first = raw.find(b"\x83", properties + 3, end) if count >= 9 else -1
+        if first < 0 or (count == 10 and first == end - 9):
+            return None if not header.ttl else now + header.ttl / 1000
+    elif not properties or raw[properties] == 0x45:
+        return None if not header.ttl else now + header.ttl / 1000
+    fields, _ = read(raw, properties)
+    if isinstance(fields, list) and len(fields) > 8 and isinstance(fields[8], int) and fields[8] > 0:
+        return fields[8] / 1000
+    return None if not header.ttl else now + header.ttl / 1000

@@ -1,0 +1,77 @@
+"""What each broker really does, one row a product: found by the name and version in its open frame.
+
+Owns every difference between brokers that this backend knows of; nobody else asks for a product. A row says what was observed,
+then the capabilities that the peer offered narrow it, then the URL's `provider` overrides which row it is. Pure. Rules IF-11,
+IF-29; the table "By product" of the settlement rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from jmsclient.errors import ConfigurationError
+from jmsclient.transport.capabilities import Capabilities
+from jmsclient.transport.contract import Peer
+from jmsclient_amqp.naming import Naming
+
+_COMMON: Final = Capabilities(
+    take_on_arrival=True,
+    release_without_count=True,
+    delivery_count="exact",
+    count_after_loss="unspecified",
+    close_returns_unsettled="at_session_end",
+    drain="yes",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Product:
+    """One row. `products` are the names in the open frame, in lower case."""
+
+    provider: str
+    products: tuple[str, ...] = ()
+    capabilities: Capabilities
+    naming: Naming = field(default_factory=Naming)
+    modified: bool = True
+    """It takes the outcome modified; otherwise what failed is released."""
+    first_acquirer: bool = False
+    """It tells by that flag, not by a count, whether a message was delivered before."""
+    ends_session_for_link: bool = False
+    """It ends the session where others refuse a link."""
+    answers_detach: bool = True
+    """A closed link is closed by it too; otherwise it only detaches."""
+    delayed_by_offer: bool = False
+    """It delivers later if it offers DELAYED_DELIVERY."""
+    notes: str = ""
+
+
+ARTEMIS: Final = Product(
+    provider="artemis",
+    products=("apache-activemq-artemis",),
+    capabilities=replace(_COMMON, reject="dead_letter", priorities=True),
+    delayed_by_offer=True,
+)
+GENERIC: Final = Product(
+    provider="generic",
+    capabilities=replace(_COMMON, reject="discard", order_of_mixed_persistence=False),
+)
+TABLE: Final = (ARTEMIS, GENERIC)
+
+
+def product_of(peer: Peer, offered: frozenset[str], override: str | None) -> Product:
+    """The row of a peer. Raises ConfigurationError for an override that names none."""
+    if override is not None:
+        for product in TABLE:
+            if product.provider == override.lower():
+                return product
+        raise ConfigurationError(f"provider={override!r}: expected one of {', '.join(one.provider for one in TABLE)}")
+    for product in TABLE:
+        if peer.product.lower() in product.products:
+            return product
+    return GENERIC
+
+
+def capabilities_of(product: Product, offered: frozenset[str]) -> Capabilities:
+    """What this connection can do."""
+    return product.capabilities

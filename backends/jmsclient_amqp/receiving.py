@@ -1,0 +1,360 @@
+"""A receiving link: demand down, batches of arrivals up, outcomes down again.
+
+Owns the life of one link: attach and what must be checked then (IF-26), demand, drain (IF-18), settlement with explicit outcomes
+(IF-22), the order of closing (IF-27). What is marked so runs on the I/O thread. `_push` and `settle` are the hot path.
+Rules IF-5, IF-11, IF-16 to IF-20, IF-25 to IF-27; RA-5, RA-14.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from jmsclient.destination import Topic
+from jmsclient.errors import (
+    ConnectionLostError,
+    InvalidSelectorError,
+    JmsClientError,
+    MessageFormatError,
+    RequestTimeoutError,
+    UnsupportedFeatureError,
+)
+from jmsclient.events import emit
+from jmsclient.transport.contract import RELEASE as RELEASED
+from jmsclient.transport.contract import RETRY, Arrival, Outcome, Receiver, ReceiverSpec, Sink, Verb
+from jmsclient_amqp.content import AmqpContent
+from jmsclient_amqp.engine.links import Disposition, ReceivingLink
+from jmsclient_amqp.header import Header, expiry
+from jmsclient_amqp.loop import Answer
+from jmsclient_amqp.outcomes import ACCEPT, RELEASE, disposition_of, refused
+from jmsclient_amqp.refusals import link_lost, link_refused
+from jmsclient_amqp.sections import scan
+from jmsclient_amqp.termini import SELECTOR, local, source_of, wanted_filters
+
+if TYPE_CHECKING:
+    from jmsclient_amqp.session import AmqpSession
+
+
+class Phase(Enum):
+    """The life of a link. Changed on the I/O thread only."""
+
+    ATTACHING = "attaching"
+    OPEN = "open"
+    STOPPING = "stopping"
+    """Closed by us: credit is being taken back; what still comes is released."""
+    LINGERING = "lingering"
+    """Closed by us, without credit, until what its session holds is settled (IF-27)."""
+    DETACHING = "detaching"
+    GONE = "gone"
+
+
+class AmqpReceiver(Receiver):
+    """Made by `AmqpSession.open_receiver`. Thread-safe."""
+
+    link: ReceivingLink
+
+    def __init__(self, session: AmqpSession, spec: ReceiverSpec, sink: Sink) -> None:
+        self.spec = spec
+        self._session = session
+        self._transport = session.transport
+        self._loop = session.loop
+        self._tell = session.loop.tell
+        self._sink = sink
+        self._product = session.product
+        self._topic = isinstance(spec.destination, Topic)
+        self._what = f"a consumer of {spec.destination.address}"
+        self._drainable = session.transport.capabilities.drain != "no"
+        self._closed = False
+        """Nothing is delivered any more, from whatever thread this was set."""
+        self._stale = 0
+        self._phase = Phase.ATTACHING  # this and the rest belong to the I/O thread
+        self._held: dict[int, Arrival] = {}  # what is unsettled, by number
+        self._attaching: Answer[None] | None = None
+        self._drains: list[Answer[None]] = []
+        self._closes: list[Answer[None]] = []
+
+    # -- attaching --------------------------------------------------------------------------------------------------
+
+    def open(self, deadline: float | None) -> None:
+        """Attach and wait for the peer. Raises what the contract says."""
+        try:
+            self._loop.ask(self._attach, deadline, f"the attach of {self._what}")
+        except RequestTimeoutError:
+            self._tell(self._give_up)
+            raise
+
+    def _attach(self, answer: Answer[None], _: Any) -> None:
+        spec = self.spec
+        self._attaching = self._transport.awaited(answer)
+        source = source_of(spec, self._product.naming.address(spec.destination), modified=self._product.modified)
+        name = self._transport.link_name("receiver")
+        self.link = self._session.handle.receiver(name, source, local(name), pre_settled=spec.pre_settled)
+        self._session.attached(self)
+
+    def _look_at_attach(self, attaching: Answer[None]) -> None:
+        link = self.link
+        if link.remote_closed:
+            self._end(link_refused(self._what, link.remote_condition, selector=self.spec.selector is not None))
+            link.close()
+            link.free()
+        elif link.remote_open and not link.refused:
+            missing = wanted_filters(self.spec) - link.remote_filters
+            if missing:
+                link.close()
+                self._end(_not_applied(missing, self._what))
+                return
+            self._attaching = None
+            self._phase = Phase.OPEN
+            self._transport.answered(attaching)
+            attaching.give(None)
+
+    def _give_up(self, *_: Any) -> None:
+        if self._phase is Phase.ATTACHING:
+            self.link.close()
+            self._end(RequestTimeoutError(f"the attach of {self._what} was given up"))
+
+    # -- demand -----------------------------------------------------------------------------------------------------
+
+    def request(self, count: int) -> None:
+        self._tell(self._request, count)
+
+    def _request(self, count: int, _: Any) -> None:
+        if self._phase is Phase.OPEN and not self._closed:
+            self.link.flow(count)
+
+    def drain(self, deadline: float | None) -> None:
+        if not self._drainable:
+            raise UnsupportedFeatureError(f"{self._transport.peer.product} cannot drain a receiver")
+        self._session.check_open()
+        self._loop.ask(self._drain, deadline, f"a drain of {self._what}")
+
+    def _drain(self, answer: Answer[None], _: Any) -> None:
+        if self._phase is not Phase.OPEN or self.link.drained:
+            answer.give(None)
+            return
+        self._drains.append(self._transport.awaited(answer))
+        self.link.drain()
+
+    # -- what arrives -----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """New bytes have been processed (I/O thread)."""
+        link = self.link
+        if self._attaching is not None:
+            self._look_at_attach(self._attaching)
+            return
+        taken = link.take()
+        if taken.messages:
+            self._push(taken.messages)
+        if taken.aborted and not self._closed:
+            link.flow(taken.aborted)  # its credit is to be used by another (C12)
+        if self._drains and link.drained:
+            drains, self._drains = self._drains, []
+            self._give(drains)
+        if self._phase is Phase.STOPPING and link.drained:
+            self._stopped()
+        if link.remote_closed:
+            self._closed_by_peer_or_us()
+
+    def _push(self, messages: list[tuple[int, bytes, bool]]) -> None:
+        batch: list[Arrival] = []
+        add, held, of, now = batch.append, self._held, self._transport.headers.of, self._transport.clock.wall()
+        naming, topic, flagged = self._product.naming, self._topic, self._product.first_acquirer
+        for number, raw, settled in messages:
+            try:
+                sections = scan(raw)
+                header = of(raw, sections.header)
+                expires_at = expiry(raw, sections, header, now)
+            except MessageFormatError as error:
+                self._refuse(number, settled, error)
+                continue
+            arrival = Arrival(
+                self,
+                number,
+                AmqpContent(raw, sections, header, naming, topic),
+                delivery_count=_derived_count(header) if flagged else (header.delivery_count or 0) + 1,
+                count_derived=flagged,
+                persistent=header.durable,
+                size=sections.size,
+                settled=settled,
+                expires_at=expires_at,
+            )
+            if not settled:
+                held[number] = arrival
+            add(arrival)
+        if self._closed:
+            self._settle([arrival for arrival in batch if not arrival.settled], RELEASE)
+        elif batch:
+            self._sink.delivered(batch)
+
+    def _refuse(self, number: int, settled: bool, error: MessageFormatError) -> None:
+        """It is no message: settled, so that nobody here stumbles over it again, and its credit is granted anew (IF-19)."""
+        emit("amqp", "undecodable", f"{self._what} got what is no message: {error}", level=logging.WARNING)
+        if not settled:
+            self.link.settle([number], refused(modified=self._product.modified))
+        if not self._closed:
+            self.link.flow(1)
+
+    # -- settling ---------------------------------------------------------------------------------------------------
+
+    def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
+        fresh = [arrival for arrival in arrivals if not arrival.settled]
+        if not fresh:
+            return
+        # Handed over before they are marked: an exception in between leads to a second settlement, which does nothing.
+        if outcome.verb is Verb.ACCEPT:
+            self._tell(self._settle, fresh, ACCEPT)
+        else:
+            self._tell(self._settle, fresh, disposition_of(outcome, modified=self._product.modified))
+        if self._loop.error is not None:
+            self._count_stale(len(fresh))
+        for arrival in fresh:
+            arrival.settled = True
+
+    def _settle(self, arrivals: list[Arrival], disposition: Disposition) -> None:
+        held = self._held
+        numbers = [arrival.tag for arrival in arrivals if held.pop(arrival.tag, None) is not None]
+        if numbers:
+            self.link.settle(numbers, disposition)
+        if len(numbers) < len(arrivals):
+            self._count_stale(len(arrivals) - len(numbers))
+        if self._phase is Phase.LINGERING and not held:
+            self._detach()
+
+    def _count_stale(self, count: int) -> None:
+        """Settled too late: the broker has it back already, or somebody settled it twice."""
+        first, self._stale = self._stale == 0, self._stale + count
+        if first:
+            text = f"{count} settlements of {self._what} came too late: the broker has those messages back"
+            emit("amqp", "stale_settlement", text, level=logging.WARNING, count=count)
+
+    # -- closing ----------------------------------------------------------------------------------------------------
+
+    def close(self, deadline: float | None) -> None:
+        self._closed = True
+        answer: Answer[None] = Answer(self._transport.clock)
+        if self._loop.here:
+            self._tell(self._close, answer)
+            return
+        if self._transport.dead:
+            return
+        try:
+            self._loop.ask(self._close, deadline, f"the close of {self._what}")
+        except RequestTimeoutError:
+            self._tell(self._detach_now)
+            raise
+        except ConnectionLostError:
+            pass  # it has ended while we asked: nothing can be delivered any more
+
+    def _close(self, answer: Answer[None], _: Any) -> None:
+        """Stop credit, drain, then detach, or stay for what the session holds (IF-27)."""
+        if self._phase in (Phase.GONE, Phase.LINGERING):
+            answer.give(None)
+            return
+        self._closes.append(self._transport.awaited(answer))
+        if self._phase is Phase.OPEN:
+            self._stop()
+
+    def _stop(self) -> None:
+        self._phase = Phase.STOPPING
+        if not self._drainable or self.link.drained:
+            self._stopped()
+        else:
+            self.link.drain()
+
+    def _stopped(self) -> None:
+        if self._held:
+            self._phase = Phase.LINGERING
+            self._give_closes()
+        else:
+            self._detach()
+
+    def _detach(self) -> None:
+        self._phase = Phase.DETACHING
+        if self.spec.kind in ("durable", "shared_durable"):
+            self.link.detach()
+        else:
+            self.link.close()
+
+    def _detach_now(self, *_: Any) -> None:
+        """The drain took too long."""
+        if self._phase is Phase.STOPPING:
+            self._detach()
+
+    def _closed_by_peer_or_us(self) -> None:
+        asked = self._phase is Phase.DETACHING
+        error = link_lost(self._what, self.link.remote_condition)
+        if not asked:
+            self.link.close()
+        self._held.clear()
+        self.link.forget()
+        self.link.free()
+        self._end(error)
+        if not asked and not self._closed:
+            self._sink.closed(error)
+
+    def stop_demand(self) -> None:
+        """The session is about to end: nothing is delivered any more, and credit is taken back."""
+        self._closed = True
+        if self._phase is Phase.OPEN:
+            self._phase = Phase.STOPPING
+            if self._drainable and not self.link.drained:
+                self.link.drain()
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing more will arrive."""
+        return self._phase is not Phase.STOPPING or not self._drainable or self.link.drained
+
+    def give_back(self) -> None:
+        """Settle all that is unsettled: what was handed over counts, the rest does not (T13, T14)."""
+        held = list(self._held.values())
+        modified = self._product.modified
+        for outcome, seen in ((RETRY, True), (RELEASED, False)):
+            arrivals = [arrival for arrival in held if arrival.handed_over is seen]
+            if arrivals:
+                self._settle(arrivals, disposition_of(outcome, modified=modified))
+        for arrival in held:
+            arrival.settled = True
+
+    def lost(self, error: JmsClientError, *, alone: bool) -> None:
+        """The session or the connection has ended. `alone`: the connection lives on, so nobody else tells the sink."""
+        tell = alone and self._phase is Phase.OPEN and not self._closed
+        self._held.clear()
+        self._end(error)
+        if tell:
+            self._sink.closed(error)
+
+    def _end(self, error: JmsClientError) -> None:
+        """The link is gone: whoever waits hears of it."""
+        attaching, self._attaching = self._attaching, None
+        if attaching is not None:
+            self._transport.answered(attaching)
+            attaching.fail(error)
+        self._phase = Phase.GONE
+        self._session.detached(self)
+        drains, self._drains = self._drains, []
+        self._give(drains)
+        self._give_closes()
+
+    def _give_closes(self) -> None:
+        closes, self._closes = self._closes, []
+        self._give(closes)
+
+    def _give(self, answers: list[Answer[None]]) -> None:
+        for answer in answers:
+            self._transport.answered(answer)
+            answer.give(None)
+
+
+def _derived_count(header: Header) -> int:
+    """From a flag: the first acquirer has not been preceded by anyone, so far as the broker knows (IF-11)."""
+    return 1 if header.first_acquirer else 2
+
+
+def _not_applied(missing: frozenset[str], what: str) -> JmsClientError:
+    if SELECTOR in missing:
+        return InvalidSelectorError(f"the broker did not say that it applies the selector of {what}, so it is not relied on")
+    return UnsupportedFeatureError(f"the broker did not say that it applies {', '.join(sorted(missing))} to {what}")

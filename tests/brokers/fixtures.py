@@ -1,0 +1,48 @@
+"""Real AMQP brokers as fixtures: found by URL, or started for the run; one at a time, for each is a virtual machine.
+
+Where neither is possible the test is skipped with the reason; with JMSCLIENT_REQUIRE_REAL=1, as in CI, it fails instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from .artemis import Artemis
+from .launching import Broker, NotAvailable
+
+REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"
+
+
+def started(kind: type[Broker], factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    broker = kind(factory.mktemp(kind.name))
+    try:
+        broker.prepare()
+    except NotAvailable as reason:
+        text = f"{kind.name} cannot be started here: {reason}"
+        if os.environ.get(REQUIRE_REAL) == "1":
+            pytest.fail(f"{text}, and {REQUIRE_REAL}=1 says that it must be there", pytrace=False)
+        pytest.skip(text)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="session")
+def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """An ActiveMQ Artemis of this run: may be killed and started again by a test, which leaves it running."""
+    yield from started(Artemis, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def artemis_url(request: pytest.FixtureRequest) -> str:
+    """An ActiveMQ Artemis whose queues may be used: the one of JMSCLIENT_TEST_ARTEMIS_URL, else one started for this run."""
+    given = os.environ.get("JMSCLIENT_TEST_ARTEMIS_URL")
+    if given:
+        return given
+    broker: Broker = request.getfixturevalue("artemis")
+    return broker.url
