@@ -7,34 +7,28 @@ a sweeper when past history_ttl (TR-44). Source: rules TR-34, TR-38 to TR-44.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import HistoryUnavailableError, StoreError
 from jmsclient.history.contract import DocumentHistory, ParkedMessage
 from jmsclient.history.entries import Command, Entry, Park, Reply, State, Stored, apply
+from jmsclient.history.rows import COLUMNS, Key, from_row, parked_of, to_row
 from jmsclient.history.sqlite_file import BUSY_TIMEOUT, BootClock, check_file, connect, prepare
 from jmsclient.history.sweeper import Sweeper
 
 SWEPT_AT_ONCE = 500
 """Rows that a sweep deletes before it lets others write."""
 
-_COLUMNS = (
-    "state, token, fencing_token, lease_until, attempt, started_at, updated_at, expires_at, made_over, left_by, "
-    "outcome, reason, owner, body_hash, copies, version, decision, decided_by, decided_at"
-)
 _KEY = "namespace = ? AND trigger_id = ? AND source = ? AND id = ?"
-_SELECT = f"SELECT {_COLUMNS} FROM entries WHERE {_KEY}"  # noqa: S608  constants
-_WRITE = f"INSERT OR REPLACE INTO entries (namespace, trigger_id, source, id, {_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608
+_SELECT = f"SELECT {COLUMNS} FROM entries WHERE {_KEY}"  # noqa: S608  constants
+_WRITE = f"INSERT OR REPLACE INTO entries (namespace, trigger_id, source, id, {COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608
 _DELETE = f"DELETE FROM entries WHERE {_KEY}"  # noqa: S608
 _PARK = "INSERT OR REPLACE INTO parked VALUES (?, ?, ?, ?, ?, ?, ?)"
 _UNPARK = f"DELETE FROM parked WHERE {_KEY}"  # noqa: S608
@@ -46,8 +40,6 @@ _COPIES = """SELECT p.trigger_id, p.id, p.source, e.reason, p.delivery_count, p.
 _UNDECIDED = _COPIES.format("(e.state = 'in_doubt' AND e.decision IS NULL OR e.state = 'processing' AND e.lease_until <= :now)")
 _DECIDED = _COPIES.format("e.decision IS NOT NULL AND e.lease_until <= :now")
 _EXPIRED = "SELECT namespace, trigger_id, source, id FROM entries WHERE expires_at <= ?"
-
-Key = tuple[str, str, str, str]
 
 
 class SqliteHistory(DocumentHistory):
@@ -111,6 +103,10 @@ class SqliteHistory(DocumentHistory):
                     removed += connection.execute(f"{_DELETE} AND expires_at <= ?", (*key, now)).rowcount
         return removed
 
+    @property
+    def swept(self) -> int:
+        return self._sweeper.removed
+
     def statistics(self) -> dict[str, int]:
         with self._reading() as connection:
             rows = connection.execute(
@@ -143,7 +139,7 @@ class SqliteHistory(DocumentHistory):
         if after is None:
             connection.execute(_DELETE, key)
         else:
-            connection.execute(_WRITE, (*key, *_to_row(after)))
+            connection.execute(_WRITE, (*key, *to_row(after)))
         if isinstance(command, Park) and (before is None or before.state is not State.IN_DOUBT):
             connection.execute(_PARK, (*key, now, command.delivery_count, command.envelope))
         elif before is not None and before.keeps_copy and (after is None or not after.keeps_copy):
@@ -155,7 +151,7 @@ class SqliteHistory(DocumentHistory):
         asked = {"namespace": self.namespace, "trigger": trigger, "now": now, "limit": limit}
         with self._reading() as connection:
             rows = connection.execute(query, asked).fetchall()
-        return [_parked(row, now) for row in rows]
+        return [parked_of(row, now) for row in rows]
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -211,74 +207,5 @@ def _read(connection: sqlite3.Connection, key: Key, now: float) -> Stored | None
     row = connection.execute(_SELECT, key).fetchone()
     if row is None:
         return None
-    stored = _from_row(row)
+    stored = from_row(row)
     return stored if stored.expires_at > now else None
-
-
-def _to_row(stored: Stored) -> tuple[Any, ...]:
-    return (
-        stored.state.value,
-        stored.token,
-        stored.fencing_token,
-        stored.lease_until,
-        stored.attempt,
-        stored.started_at,
-        stored.updated_at,
-        stored.expires_at,
-        None if stored.before is None else _to_json(stored.before),
-        stored.by,
-        stored.outcome,
-        stored.reason,
-        stored.owner,
-        stored.body_hash,
-        stored.copies,
-        stored.version,
-        stored.decision,
-        stored.decided_by,
-        stored.decided_at,
-    )
-
-
-_FIELDS = tuple(field.name for field in fields(Stored))  # in the order of _COLUMNS
-
-
-def _from_row(row: Sequence[Any]) -> Stored:
-    values = dict(zip(_FIELDS, row, strict=False))  # one of format 1 that an entry was made over ends with its version
-    try:
-        values["state"] = State(values["state"])
-    except ValueError:  # of a version that this one does not know
-        values["state"] = State.UNKNOWN
-    if values["before"] is not None:
-        values["before"] = _from_json(values["before"])
-    return Stored(**values)
-
-
-def _to_json(before: Stored) -> str:
-    row = list(_to_row(before))
-    row[13] = None if before.body_hash is None else before.body_hash.hex()
-    return json.dumps(row)
-
-
-def _from_json(text: str) -> Stored:
-    row = json.loads(text)
-    row[13] = None if row[13] is None else bytes.fromhex(row[13])
-    return _from_row(row)
-
-
-def _parked(row: Sequence[Any], now: float) -> ParkedMessage:
-    trigger, id_, source, reason, delivery_count, parked_at, copies, owner, attempt, envelope, decision, by, decided_at = row
-    return ParkedMessage(
-        trigger=trigger,
-        id=id_,
-        source=source,
-        reason=reason or "",
-        delivery_count=delivery_count,
-        age=max(0.0, now - parked_at),
-        copies=copies,
-        owner=owner,
-        attempt=attempt,
-        envelope=envelope,
-        decision=decision,
-        decided_by=by,
-        decided=0.0 if decided_at is None else max(0.0, now - decided_at),
-    )
