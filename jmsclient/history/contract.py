@@ -11,11 +11,12 @@ import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self, TYPE_CHECKING
 
-from jmsclient.errors import ConfigurationError, IllegalStateError, LeaseLostError
+from jmsclient.errors import ConfigurationError, IllegalStateError, LeaseLostError, UnsupportedFeatureError
 from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
 
 if TYPE_CHECKING:
@@ -70,10 +71,24 @@ class ParkedMessage:
     decided: float = 0.0
 
 
+class HistoryTransaction:
+    """The transaction in which a handler's effects and its `completed` entry commit together (TR-36). A handler asks for it by
+    annotation and makes its effects on `connection`: the DB-API or SQLAlchemy connection that the history was given a way to make. It
+    is committed after the handler returned, together with the entry, and rolled back when the handler raises or another owner has
+    taken the message over. The handler neither commits nor rolls back. Belongs to the handler's thread."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+
 class DocumentHistory(ABC):
-    """The contract of a history store. `durable`: what it says survives the process, so that messages may be parked in it."""
+    """The contract of a history store. `durable`: what it says survives the process, so that messages may be parked in it.
+    `transactional`: it can complete an entry inside a handler's transaction."""
 
     durable: bool = False
+    transactional: bool = False
     namespace: str = "default"
 
     def check(self, *, strict: bool = False) -> None:  # noqa: B027  most stores have nothing to look at
@@ -82,6 +97,11 @@ class DocumentHistory(ABC):
         With `strict` they raise ConfigurationError, as what cannot work does in any case. A store that does not answer is no error
         here (TR-49).
         """
+
+    @property
+    def swept(self) -> int:
+        """How many entries its sweeper has removed by itself (TR-65); 0 where the store has an expiry of its own."""
+        return 0
 
     @abstractmethod
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
@@ -112,6 +132,15 @@ class DocumentHistory(ABC):
     @abstractmethod
     def statistics(self) -> dict[str, int]:
         """Entries by state name."""
+
+    def transaction(self, completion: Complete) -> AbstractContextManager[HistoryTransaction]:
+        """A transaction around one handler, at whose end `completion` is written and its token checked, before the commit.
+
+        Leaving the block raises LeaseLostError where another owner holds the entry, and HistoryUnavailableError where the
+        database failed or it is not known whether it committed; what the block raises passes. In each of these cases the entry tells
+        the truth. Raises UnsupportedFeatureError where the history is not `transactional`.
+        """
+        raise UnsupportedFeatureError(f"{type(self).__name__} cannot take part in a handler's transaction; use an SqlHistory")
 
     @abstractmethod
     def close(self) -> None:

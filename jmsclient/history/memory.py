@@ -89,6 +89,10 @@ class MemoryHistory(DocumentHistory):
                         removed += 1
         return removed
 
+    @property
+    def swept(self) -> int:
+        return self._sweeper.removed
+
     def statistics(self) -> dict[str, int]:
         with self._lock:
             self._check_open()

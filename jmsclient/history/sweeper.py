@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 class Sweeper:
     """Calls `sweep`, a bound method, every min(600 s, shortest history_ttl / 2) once `watch` was called. Thread-safe."""
 
-    def __init__(self, clock: Clock, sweep: Callable[[], object]) -> None:
+    def __init__(self, clock: Clock, sweep: Callable[[], int]) -> None:
         self._clock = clock
         self._bell = bell = clock.bell()
         self._sweep = WeakMethod(sweep, lambda _: bell.ring())
@@ -32,6 +32,8 @@ class Sweeper:
         self._thread: threading.Thread | None = None
         self._interval = LONGEST_INTERVAL
         self._closed = False
+        self.removed = 0
+        """By all sweeps so far."""
 
     def watch(self, history_ttl: float) -> None:
         """Something was written that may live for `history_ttl` seconds. The thread starts with the first."""
@@ -67,7 +69,7 @@ class Sweeper:
         return self._closed
 
 
-def _run(sweeper: Sweeper, clock: Clock, bell: Bell, method: WeakMethod[Callable[[], object]]) -> None:
+def _run(sweeper: Sweeper, clock: Clock, bell: Bell, method: WeakMethod[Callable[[], int]]) -> None:
     swept = clock.monotonic()
     took = 0.0
     while not sweeper.closed:
@@ -80,7 +82,7 @@ def _run(sweeper: Sweeper, clock: Clock, bell: Bell, method: WeakMethod[Callable
         if sweep is None or sweeper.closed:
             return
         try:
-            sweep()
+            sweeper.removed += sweep() or 0
         except Exception:  # the store is in trouble: whoever uses it is told by their own call
             _logger.warning("the sweep of a history failed; it is tried again", exc_info=True)
         swept = clock.monotonic()

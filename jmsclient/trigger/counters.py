@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(slots=True)
 class Counters:
-    """Since the start, or since the last `reset`."""
+    """The attributes count since the start and only rise; `as_dict` since the last `reset`. Times are seconds."""
 
     new: int = 0
     duplicate: int = 0
@@ -25,17 +25,25 @@ class Counters:
     dead_lettered: int = 0
     resolver_calls: int = 0
     resolver_errors: int = 0
+    resolver_time: float = 0.0
     resolver_new: int = 0
     resolver_duplicate: int = 0
     resolver_in_doubt: int = 0
     store_errors: int = 0
+    store_time: float = 0.0
+    _at_reset: dict[str, float] = field(default_factory=dict, repr=False)
 
-    def as_dict(self) -> dict[str, int]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+    def as_dict(self) -> dict[str, float]:
+        """Since the last reset."""
+        at_reset = self._at_reset
+        return {name: getattr(self, name) - at_reset.get(name, 0) for name in NAMES}
 
-    def reset(self) -> dict[str, int]:
-        """Start again from zero; returns the old values."""
-        old = self.as_dict()
-        for name in old:
-            setattr(self, name, 0)
-        return old
+    def reset(self) -> dict[str, float]:
+        """Count from zero again; returns the old values. The attributes are left to their one writer, so that nothing that is
+        counted meanwhile is lost."""
+        now = {name: getattr(self, name) for name in NAMES}
+        before, self._at_reset = self._at_reset, now
+        return {name: value - before.get(name, 0) for name, value in now.items()}
+
+
+NAMES = tuple(one.name for one in fields(Counters) if not one.name.startswith("_"))

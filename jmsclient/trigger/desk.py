@@ -28,15 +28,17 @@ QUIET = logging.DEBUG
 class Desk:
     """What the rooms of one trigger share: its declaration, clock, intake, ledger, counters and running work."""
 
-    def __init__(self, declaration: Declaration, intake: Intake, clock: Clock) -> None:
+    def __init__(self, declaration: Declaration, intake: Intake, clock: Clock, counters: Counters | None = None) -> None:
         self.declaration = declaration
         self.intake = intake
         self.clock = clock
-        self.counters = Counters()
-        self.ledger = Ledger(declaration.history) if declaration.history is not None else None
+        self.counters = counters or Counters()
+        self.ledger = Ledger(declaration.history, clock) if declaration.history is not None else None
         self.running: dict[int, Work] = {}
         self.stopping = False
         """No new message is run any more."""
+        self.detached = False
+        """The receiver is closed and the provider has everything back; what still runs is only recorded (TR-61)."""
         self._accepted: list[Arrival] = []
         self._untold: list[Work] = []
         self._others: list[tuple[Arrival, Outcome]] = []
@@ -55,6 +57,10 @@ class Desk:
 
     def accept(self, work: Work) -> None:
         self.drop(work)
+        if self.detached:
+            text = "ended after its trigger was disabled: its acknowledge is stale, the provider has given it back"
+            self.tell("stale_acknowledge", work, logging.WARNING, text)
+            return
         self._accepted.append(work.arrival)
         if wanted("trigger", QUIET):
             self._untold.append(work)
@@ -72,6 +78,8 @@ class Desk:
 
     def leave(self, arrival: Arrival, outcome: Outcome) -> None:
         """Settle this with the turn."""
+        if self.detached:
+            return
         self._others.append((arrival, outcome))
 
     def settle(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from jmsclient.clock import Clock
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.history.entries import Command, Release, Reply
@@ -23,8 +24,10 @@ MOST_NOTES = 1000
 class Ledger:
     """See the module."""
 
-    def __init__(self, history: DocumentHistory) -> None:
+    def __init__(self, history: DocumentHistory, clock: Clock) -> None:
         self._history = history
+        self._clock = clock
+        self._spent = 0.0
         self._waiting: list[tuple[Command, Answer, Unanswered | None]] = []
 
     def __len__(self) -> int:
@@ -34,6 +37,11 @@ class Ledger:
         """Send this with the next group; `answer` may add further commands. `unanswered` (of a claim) is called instead when
         the store did not answer."""
         self._waiting.append((command, answer, unanswered))
+
+    def time_spent(self) -> float:
+        """Seconds in the store since it was asked last."""
+        spent, self._spent = self._spent, 0.0
+        return spent
 
     @property
     def pressing(self) -> bool:
@@ -61,6 +69,7 @@ class Ledger:
         """
         while self._waiting:
             group, self._waiting = self._waiting, []
+            begun = self._clock.monotonic()
             try:
                 replies = self._history.exchange([command for command, _, _ in group])
             except HistoryUnavailableError:
@@ -69,6 +78,8 @@ class Ledger:
                     if unanswered is not None:
                         unanswered()
                 raise
+            finally:
+                self._spent += self._clock.monotonic() - begun
             for (_, answer, _), reply in zip(group, replies, strict=True):
                 answer(reply)
 

@@ -62,6 +62,8 @@ class Outage:
         except HistoryUnavailableError as error:
             self._failed(error)
             return
+        finally:
+            desk.counters.store_time += desk.ledger.time_spent()
         if probing:
             self._ended()
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 import threading
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jmsclient.clock import Bell, Clock
@@ -36,7 +37,7 @@ from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.monitor import REASON as RETRY_FAILURE
 from jmsclient.trigger.monitor import Monitor
 from jmsclient.trigger.retry import Retries
-from jmsclient.trigger.suspension import Suspension
+from jmsclient.trigger.suspension import APPLICATION, Suspension
 from jmsclient.trigger.work import Work
 
 MOVED_ON_PAUSE = 0.1
@@ -52,6 +53,17 @@ class TriggerReport:
     released: int
     discarded: int
     unfinished: int
+
+    @classmethod
+    def of_all(cls, reports: Sequence[TriggerReport]) -> TriggerReport:
+        """The sum of those of one trigger."""
+        return cls(
+            trigger=reports[0].trigger,
+            finished=sum(one.finished for one in reports),
+            released=sum(one.released for one in reports),
+            discarded=sum(one.discarded for one in reports),
+            unfinished=sum(one.unfinished for one in reports),
+        )
 
 
 class Pipeline:
@@ -72,10 +84,11 @@ class Pipeline:
         on_failed: Callable[[], None],
         on_recovered: Callable[[], None] | None = None,
         provider_error_destination: Destination | None = None,
+        counters: Counters | None = None,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
-        said True (default: `resume`)."""
+        said True (default: `resume`); `counters` go on from an earlier pipeline's."""
         self.declaration = declaration
         self.error: BaseException | None = None
         self._clock = clock
@@ -83,7 +96,7 @@ class Pipeline:
         self._intake = intake
         self._on_failed = on_failed
         self._ready: list[Work] = []
-        self._desk = Desk(declaration, intake, clock)
+        self._desk = Desk(declaration, intake, clock, counters)
         self._held = Held(self._desk)
         self._carrying_out = CarryingOut(self._desk)
         self._leases = Leases(self._desk)
@@ -118,7 +131,9 @@ class Pipeline:
         self._busy = 0
         self._late: list[Arrival] = []
         self._stopping = False
-        self._resumed_by: str | None = None
+        self._lingers = False
+        self._gone = clock.bell()
+        self._asked: deque[tuple[str, str]] = deque()
         self._stop_deadline: float | None = None
         self._cancelled_at: float | None = None
         self._unfinished = 0
@@ -137,6 +152,20 @@ class Pipeline:
         """Why it takes no messages now; None: it does."""
         return self._suspension.reason
 
+    @property
+    def busy(self) -> int:
+        """Messages that handlers have now."""
+        return len(self._desk.running)
+
+    def deadline(self, timeout: float) -> float | None:
+        """So many seconds from now, on this pipeline's clock."""
+        return self._clock.deadline(timeout)
+
+    @property
+    def alive(self) -> bool:
+        """Its thread runs."""
+        return self._thread.is_alive()
+
     # -- from any thread --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -146,15 +175,36 @@ class Pipeline:
     def stop(self, deadline: float | None) -> None:
         """Begin to stop: no new handler starts (but for taken messages under DELIVER_ALL); running ones have until `deadline`
         (monotonic; None: no limit). May be called again, also from a signal handler; the earliest deadline holds."""
+        self._lingers = False
+        self._begin_stop(deadline)
+
+    def detach(self, deadline: float | None) -> None:
+        """Begin to stop, but outlive `deadline`: then the receiver is closed and the provider has everything back, while handlers
+        that still run keep their leases, and their `complete` counts (TR-61). `wait_until_gone` returns when that is so."""
+        self._lingers = True
+        self._begin_stop(deadline)
+
+    def wait_until_gone(self) -> bool:
+        """After `detach`: until nothing runs any more, or its deadline; True if handlers still run."""
+        self._gone.wait()
+        self._gone.ring()  # for whoever else waits
+        return bool(self._desk.running) and self.alive
+
+    def _begin_stop(self, deadline: float | None) -> None:
         earlier = self._stop_deadline
         if earlier is None or (deadline is not None and deadline < earlier):
             self._stop_deadline = deadline
         self._stopping = True
         self._bell.ring()
 
+    def suspend(self, actor: str) -> None:
+        """Fetch nothing from now on; what is buffered is still run (TR-59)."""
+        self._asked.append(("suspend", actor))
+        self._bell.ring()
+
     def resume(self, actor: str) -> None:
-        """End a suspension that used-up retries began (TR-59); without one, nothing happens."""
-        self._resumed_by = actor
+        """End a suspension that used-up retries or the application began (TR-59); without one, nothing happens."""
+        self._asked.append(("resume", actor))
         self._bell.ring()
 
     def join(self) -> TriggerReport:
@@ -187,13 +237,14 @@ class Pipeline:
             )
         finally:
             self._give_back_all()
+            self._gone.ring()
             self._handlers.stop(0.0 if self._desk.running else 1.0)
             if self.error is not None:
                 self._on_failed()
 
     def step(self) -> None:
         """One turn: everything that is due now, one call to the history, then wait for the bell or the next due time."""
-        if self._intake.ended:
+        if self._intake.ended and not self._desk.detached:
             raise self._intake.closed_error or ConnectionLostError("the provider closed the receiver")
         now = self._clock.monotonic()
         if self._stopping and not self._desk.stopping:
@@ -211,9 +262,21 @@ class Pipeline:
         if not self._stopping:
             return False
         if self._stop_deadline is not None and self._clock.monotonic() >= self._stop_deadline:
-            return self._past_the_grace(self._clock.monotonic())
+            if not self._lingers:
+                return self._past_the_grace(self._clock.monotonic())
+            self._close_receiver()
         waiting = (self._desk.ledger is not None and self._desk.ledger.pressing) or self._intake.buffered > 0
         return self._desk.stopping and not self._desk.running and not self._claiming and not waiting
+
+    def _close_receiver(self) -> None:
+        """The grace is over and a handler still runs: the provider gets everything back, the handler goes on."""
+        self._stop_deadline = None
+        self._desk.settle()
+        report = self._intake.close(self._clock.monotonic() + 5.0)
+        self._released_at_stop += report.released
+        self._discarded_at_stop += report.discarded
+        self._desk.detached = True
+        self._gone.ring()
 
     def _past_the_grace(self, now: float) -> bool:
         """Async handlers are cancelled, and have a last moment to come back in. True when that is over."""
@@ -266,7 +329,7 @@ class Pipeline:
 
     def _withheld(self) -> bool:
         """Nothing is taken while suspended; a stop still runs what was taken ahead."""
-        return bool(self._suspension) and not self._desk.stopping
+        return self._suspension.withheld and not self._desk.stopping
 
     def _behind_head(self) -> bool:
         """A serial trigger waits behind the message it holds (TR-67)."""
@@ -319,9 +382,13 @@ class Pipeline:
 
     def _watch(self, now: float) -> None:
         """Whatever the time has come for."""
-        if self._resumed_by is not None:
-            actor, self._resumed_by = self._resumed_by, None
-            self._suspension.end(RETRY_FAILURE, f"says the {actor}", actor=actor)
+        while self._asked:
+            what, actor = self._asked.popleft()
+            if what == "suspend":
+                self._suspension.begin(APPLICATION, f"says the {actor}", actor=actor)
+            else:
+                for reason in (RETRY_FAILURE, APPLICATION):
+                    self._suspension.end(reason, f"says the {actor}", actor=actor)
         self._monitor.watch(now)
         self._leases.watch(now)
         self._retries.watch(now)

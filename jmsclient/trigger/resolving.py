@@ -48,6 +48,7 @@ class Resolving:
     def answered(self, work: Work) -> None:
         """The resolver returned or raised."""
         desk = self._desk
+        desk.counters.resolver_time += desk.clock.monotonic() - work.started
         if work.given_up:  # it timed out and was decided without the answer
             desk.drop(work)
             return

@@ -1,32 +1,43 @@
-"""From a declaration and a transport to a running trigger: receiver, buffer, pipeline and the senders its handlers use."""
+"""A trigger as its worker runs it: its lanes, its states, its counters (TR-59, TR-61, TR-65).
+
+Enabled: it takes messages, unless it is suspended for a reason or its pipeline failed. Suspended: it fetches nothing. Disabled: it
+has no receiver. Every change is an event with reason and actor; none outlives a restart.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Literal
 
 from jmsclient.clock import Clock
-from jmsclient.errors import ConfigurationError
-from jmsclient.history.retention import warn_of_short_history_ttl
-from jmsclient.intake import Intake
-from jmsclient.jms.read_ahead import decide
-from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead
-from jmsclient.transport.contract import ReceiverSpec, Transport, TransportSession
-from jmsclient.trigger.binding import BatchCall, bind
+from jmsclient.errors import ConfigurationError, IllegalStateError
+from jmsclient.events import emit
+from jmsclient.options import seconds
+from jmsclient.transport.contract import Transport
+from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.lane import Lane
 from jmsclient.trigger.outbox import Outbox
 from jmsclient.trigger.pipeline import Pipeline, TriggerReport
 
+TriggerState = Literal["enabled", "suspended", "disabled"]
 
-@dataclass(slots=True)
+
 class RunningTrigger:
-    """A started trigger; `join` waits for its pipeline to stop and closes what it opened."""
+    """`worker.triggers[name]`, from `Worker.start` to `Worker.stop`. Thread-safe; handlers may call it too."""
 
-    declaration: Declaration
-    pipeline: Pipeline
-    session: TransportSession
-    outbox: Outbox
-    clock: Clock
+    def __init__(self, declaration: Declaration, outbox: Outbox, open_lane: Callable[[Counters], Lane]) -> None:
+        self.declaration = declaration
+        self._outbox = outbox
+        self._open_lane = open_lane
+        self._counters = Counters()
+        self._swept_at_reset = 0 if declaration.history is None else declaration.history.swept
+        self._changing = threading.Lock()  # guards what lanes there are; held while a trigger is disabled or enabled
+        self._disabled = False
+        self._ending = False
+        self._lingering: tuple[Lane, ...] = ()
+        self._lanes: tuple[Lane, ...] = (open_lane(self._counters),)
 
     @classmethod
     def start(
@@ -41,78 +52,141 @@ class RunningTrigger:
     ) -> RunningTrigger:
         """Open the receiver and start the pipeline. Raises ConfigurationError where TR-45 has nowhere to put a failed message,
         and what the transport raises."""
-        deadline = clock.deadline(30.0)
-        capabilities = transport.capabilities
-        nowhere = declaration.error_destination is None and capabilities.reject != "dead_letter" and not declaration.durable
+        nowhere = (
+            declaration.error_destination is None and transport.capabilities.reject != "dead_letter" and not declaration.durable
+        )
         if nowhere and "dead_letter" in (declaration.on_error, declaration.policy):
             raise ConfigurationError(
                 f"trigger {declaration.name!r}: this provider has no error destination of its own; give error_destination="
             )
         if declaration.history is not None:
             declaration.history.check(strict=declaration.options.strict)
-        session = transport.open_session(transacted=False, deadline=deadline)
         outbox = Outbox(transport, clock)
-        bell = clock.bell()
-        options = ConsumerOptions()
-        # A trigger without duplicate detection counts as a DUPS_OK consumer; with it, it never takes ahead (TR-28, TR-64).
-        may_take = declaration.history is None or declaration.non_persistent == "bypass"
-        intake = Intake(
-            window=declaration.window,
-            window_bytes=options.buffer_bytes,
-            refill=options.read_ahead_refill,
-            counts_unsettled=True,
-            clock=clock,
-            on_arrival=bell.ring,
-            on_closed=lambda _: bell.ring(),
-            records_hand_over=capabilities.records_hand_over,
-        )
-        spec = ReceiverSpec(destination=declaration.destination, selector=declaration.selector)
-        receiver = session.open_receiver(spec, intake, deadline)
-        decision = decide(
-            declaration.destination.read_ahead_allowed,
-            getattr(receiver, "default_read_ahead", DefaultReadAhead.UNKNOWN),
-            mode=AcknowledgeMode.DUPS_OK,
-            read_ahead_messages=options.read_ahead_messages,
-            prefetch=declaration.prefetch,
-            capable=capabilities.take_on_arrival,
-        )
-        if may_take and decision.used:
-            intake.set_window(options.read_ahead_messages, takes=True)
-        pipeline = Pipeline(
-            declaration,
-            call=bind(declaration.function) if declaration.batch == 1 else BatchCall(declaration.function),
-            send=outbox.send_gathered,
-            send_copy=outbox.dead_letter,
-            capabilities=capabilities,
-            clock=clock,
-            worker=worker,
-            bell=bell,
-            intake=intake,
-            on_failed=on_failed,
-            on_recovered=on_recovered,
-            provider_error_destination=getattr(receiver, "error_destination", None),
-        )
-        intake.attach(receiver)
-        if declaration.history is not None:
-            warn_of_short_history_ttl(
-                declaration.name,
-                declaration.history_ttl,
-                lease=declaration.lease,
-                max_deliveries=declaration.max_deliveries,
-                redelivery_delay=getattr(receiver, "redelivery_delay", 0.0),  # where the provider tells
-                retry_budget=declaration.max_retries * declaration.retry_interval,
-                max_outage=declaration.options.max_outage,
+
+        def open_lane(counters: Counters) -> Lane:
+            return Lane(
+                declaration,
+                transport,
+                outbox,
+                counters=counters,
+                worker=worker,
+                clock=clock,
+                on_failed=on_failed,
+                on_recovered=on_recovered,
             )
-        pipeline.start()
-        intake.start()
-        return cls(declaration, pipeline, session, outbox, clock)
+
+        return cls(declaration, outbox, open_lane)
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The engine that runs now, or ran last."""
+        return self._lanes[0].pipeline
+
+    @property
+    def state(self) -> TriggerState:
+        if self._disabled:
+            return "disabled"
+        return "enabled" if self.pipeline.suspended is None else "suspended"
+
+    @property
+    def running(self) -> bool:
+        """It takes messages now."""
+        return self.state == "enabled" and self.pipeline.error is None and self.pipeline.alive
+
+    @property
+    def reason(self) -> str | None:
+        """Why it does not take messages; None: it does."""
+        if self._disabled:
+            return "disabled"
+        error = self.pipeline.error
+        return self.pipeline.suspended if error is None else f"{type(error).__name__}: {error}"
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """Since it started, or since the last `reset_counters` (TR-65). `sweeper_removed` is the history's, which others may share;
+        times are seconds."""
+        history = self.declaration.history
+        return {**self._counters.as_dict(), "sweeper_removed": 0 if history is None else history.swept - self._swept_at_reset}
+
+    def reset_counters(self) -> dict[str, float]:
+        """Count from zero again; returns the old values, none of which is lost or counted twice."""
+        history = self.declaration.history
+        before, self._swept_at_reset = self._swept_at_reset, 0 if history is None else history.swept
+        return {**self._counters.reset(), "sweeper_removed": self._swept_at_reset - before}
+
+    # -- changing it --------------------------------------------------------------------------------------------------
+
+    def suspend(self, actor: str = "application") -> None:
+        """Fetch no more messages; those that are buffered are still run. Returns at once. Until `resume` or a restart."""
+        self.pipeline.suspend(actor)
 
     def resume(self, actor: str = "application") -> None:
-        """Take messages again after a suspension that used-up retries began (TR-59). Any thread; without one, nothing happens."""
+        """Take messages again after `suspend`, or after a suspension that used-up retries began (TR-59). Without one, nothing
+        happens; one because of the history ends by itself."""
         self.pipeline.resume(actor)
 
+    def disable(self, grace: float = 3.0, actor: str = "application") -> int:
+        """Stop fetching, give running handlers `grace` seconds, then close the receiver: what is buffered or still running goes
+        back to the provider (TR-61). Returns how many messages handlers are still busy with: their leases are renewed and their
+        `complete` counts, so that the copies which come again are in progress, then Duplicates.
+
+        Waits until the receiver is closed. A disabled trigger is left as it is. Raises ConfigurationError for a wrong `grace`.
+        """
+        seconds("grace", grace)
+        with self._changing:
+            if self._disabled or self._ending:
+                return 0
+            self._disabled = True
+            pipeline = self.pipeline
+            pipeline.detach(pipeline.deadline(grace))
+            lingers = pipeline.wait_until_gone()
+            lane = self._lanes[0]
+            if lingers:
+                lane.close_session()
+            else:
+                lane.join()
+            self._lingering = (*(one for one in self._lingering if one.pipeline.alive), *([lane] if lingers else []))
+            busy = pipeline.busy if lingers else 0
+            self._tell("disabled", f"is disabled by the {actor}" + (f", {busy} messages still run" if busy else ""), actor)
+            return busy
+
+    def enable(self, actor: str = "application") -> None:
+        """Open a receiver and take messages again after `disable`. An enabled trigger is left as it is. Raises IllegalStateError
+        where the worker has stopped, and what the transport raises."""
+        with self._changing:
+            if self._ending:
+                raise IllegalStateError(f"trigger {self.declaration.name!r}: its worker has stopped")
+            if self._disabled:
+                self._lanes = (self._open_lane(self._counters),)
+                self._disabled = False
+                self._tell("enabled", f"is enabled by the {actor}", actor)
+
+    def _tell(self, name: str, text: str, actor: str) -> None:
+        trigger = self.declaration.name
+        emit("trigger", name, f"trigger {trigger!r} {text}", trigger=trigger, reason=name, actor=actor)
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def stop(self, deadline: float | None) -> None:
+        """See `Pipeline.stop`."""
+        for lane in self._all():
+            lane.pipeline.stop(deadline)
+
     def join(self) -> TriggerReport:
-        report = self.pipeline.join()
-        self.session.close(self.clock.monotonic() + 5.0)
-        self.outbox.close()
+        """Wait until all of it has stopped, and close what it opened."""
+        with self._changing:
+            self._ending = True
+            report = TriggerReport.of_all([lane.join() for lane in self._all()])
+        self._outbox.close()
         return report
+
+    def _all(self) -> list[Lane]:
+        """Those that run, and those that a disable left behind with a handler; once each."""
+        return list(dict.fromkeys((*self._lingering, *self._lanes)))
+
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it without being told to."""
+        return next((lane.pipeline.error for lane in self._lanes if lane.pipeline.error is not None), None)

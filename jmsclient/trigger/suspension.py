@@ -1,6 +1,7 @@
 """Why a trigger takes nothing for now: a reason each, an event for every change, demand taken back and given again (TR-59).
 
-Every suspension here is temporary: what began it ends it, or a restart. Touched by the pipeline thread only.
+Every suspension here is temporary: what began it ends it, or a restart. One that the application asked for only stops the fetching:
+what is buffered is still run. Touched by the pipeline thread only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from jmsclient.events import emit
 from jmsclient.trigger.desk import Desk
 
 DRAIN_TIMEOUT = 2.0
+APPLICATION = "application"
 
 
 class Suspension:
@@ -29,12 +31,17 @@ class Suspension:
         return reason in self._reasons
 
     @property
+    def withheld(self) -> bool:
+        """What is buffered is not run either."""
+        return any(reason != APPLICATION for reason in self._reasons)
+
+    @property
     def reason(self) -> str | None:
         """The oldest of them."""
         return next(iter(self._reasons), None)
 
-    def begin(self, reason: str, text: str) -> None:
-        """Take nothing from now on; what is buffered goes back uncounted."""
+    def begin(self, reason: str, text: str, *, actor: str = "trigger") -> None:
+        """Take nothing from now on; what is buffered goes back uncounted, unless the application asked for it."""
         if reason in self._reasons:
             return
         self._reasons.append(reason)
@@ -45,8 +52,12 @@ class Suspension:
             level=logging.WARNING,
             trigger=self._name,
             reason=reason,
+            actor=actor,
         )
-        self.withhold()
+        if reason == APPLICATION:
+            self._stop_fetching()
+        else:
+            self.withhold()
 
     def end(self, reason: str, text: str, *, actor: str) -> None:
         """This reason is gone; with the last one the trigger takes messages again."""
@@ -61,10 +72,13 @@ class Suspension:
 
     def withhold(self) -> int:
         """Take demand back, then give back what is kept: in this order, or it would come again at once. Returns how many."""
+        self._stop_fetching()
+        return self._desk.intake.release_buffered()
+
+    def _stop_fetching(self) -> None:
         desk = self._desk
         desk.intake.stop()
         try:
             desk.intake.drain(desk.clock.monotonic() + DRAIN_TIMEOUT)
         except JmsClientError as error:
             emit("trigger", "drain_failed", f"trigger {self._name!r}: {error}", level=logging.WARNING)
-        return desk.intake.release_buffered()

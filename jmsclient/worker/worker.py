@@ -273,7 +273,7 @@ class Worker:
         self._stop_grace = grace
         deadline = self._clock.deadline(self.grace if grace is None else grace)
         for running in list(self.triggers.values()):
-            running.pipeline.stop(deadline)
+            running.stop(deadline)
         self._bell.ring()
 
     def lost(self, error: Exception) -> None:
@@ -321,9 +321,9 @@ class Worker:
         deadline = self._clock.deadline(grace)
         running = list(self.triggers.values())
         for one in running:
-            one.pipeline.stop(deadline)
+            one.stop(deadline)
         reports = tuple(one.join() for one in running)
-        errors = tuple(one.pipeline.error for one in running if one.pipeline.error is not None)
+        errors = tuple(error for one in running if (error := one.error) is not None)
         self.triggers = {}
         if self._living is not None:
             living, self._living = self._living, None

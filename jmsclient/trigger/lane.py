@@ -1,0 +1,118 @@
+"""One receiver of a trigger with its window, and the pipeline that works it off. A trigger has one lane.
+
+Opens what a lane needs and closes it again; knows nothing of other lanes, nor of the trigger's states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jmsclient.clock import Clock
+from jmsclient.history.retention import warn_of_short_history_ttl
+from jmsclient.intake import Intake
+from jmsclient.jms.read_ahead import decide
+from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead
+from jmsclient.transport.contract import Receiver, ReceiverSpec, Transport
+from jmsclient.trigger.binding import BatchCall, bind
+from jmsclient.trigger.counters import Counters
+from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.outbox import Outbox
+from jmsclient.trigger.pipeline import Pipeline, TriggerReport
+
+OPEN_TIMEOUT = 30.0
+CLOSE_TIMEOUT = 5.0
+
+
+class Lane:
+    """Open from the moment it is made; `close` after its pipeline was told to stop. Raises what the transport raises."""
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        transport: Transport,
+        outbox: Outbox,
+        *,
+        counters: Counters,
+        worker: str,
+        clock: Clock,
+        on_failed: Callable[[], None],
+        on_recovered: Callable[[], None] | None,
+    ) -> None:
+        self._clock = clock
+        deadline = clock.deadline(OPEN_TIMEOUT)
+        capabilities = transport.capabilities
+        self._session = transport.open_session(transacted=False, deadline=deadline)
+        bell = clock.bell()
+        options = ConsumerOptions()
+        intake = Intake(
+            window=declaration.window,
+            window_bytes=options.buffer_bytes,
+            refill=options.read_ahead_refill,
+            counts_unsettled=True,
+            clock=clock,
+            on_arrival=bell.ring,
+            on_closed=lambda _: bell.ring(),
+            records_hand_over=capabilities.records_hand_over,
+        )
+        spec = ReceiverSpec(destination=declaration.destination, selector=declaration.selector)
+        receiver = self._session.open_receiver(spec, intake, deadline)
+        _take_ahead(declaration, receiver, intake, options, capable=capabilities.take_on_arrival)
+        self.pipeline = Pipeline(
+            declaration,
+            call=bind(declaration.function) if declaration.batch == 1 else BatchCall(declaration.function),
+            send=outbox.send_gathered,
+            send_copy=outbox.dead_letter,
+            capabilities=capabilities,
+            clock=clock,
+            worker=worker,
+            bell=bell,
+            intake=intake,
+            on_failed=on_failed,
+            on_recovered=on_recovered,
+            provider_error_destination=getattr(receiver, "error_destination", None),
+            counters=counters,
+        )
+        intake.attach(receiver)
+        _check_retention(declaration, receiver)
+        self.pipeline.start()
+        intake.start()
+
+    def close_session(self) -> None:
+        """What is unsettled goes back to the provider. Idempotent."""
+        self._session.close(self._clock.monotonic() + CLOSE_TIMEOUT)
+
+    def join(self) -> TriggerReport:
+        """Wait until the pipeline has stopped, and close what was opened."""
+        report = self.pipeline.join()
+        self.close_session()
+        return report
+
+
+def _take_ahead(declaration: Declaration, receiver: Receiver, intake: Intake, options: ConsumerOptions, *, capable: bool) -> None:
+    """A trigger without duplicate detection counts as a DUPS_OK consumer; with it, it never takes ahead (TR-28, TR-64)."""
+    if declaration.history is not None and declaration.non_persistent != "bypass":
+        return
+    decision = decide(
+        declaration.destination.read_ahead_allowed,
+        getattr(receiver, "default_read_ahead", DefaultReadAhead.UNKNOWN),
+        mode=AcknowledgeMode.DUPS_OK,
+        read_ahead_messages=options.read_ahead_messages,
+        prefetch=declaration.prefetch,
+        capable=capable,
+    )
+    if decision.used:
+        intake.set_window(options.read_ahead_messages, takes=True)
+
+
+def _check_retention(declaration: Declaration, receiver: Receiver) -> None:
+    """TR-54, now that the provider has told its redelivery delay."""
+    if declaration.history is not None:
+        warn_of_short_history_ttl(
+            declaration.name,
+            declaration.history_ttl,
+            lease=declaration.lease,
+            max_deliveries=declaration.max_deliveries,
+            redelivery_delay=getattr(receiver, "redelivery_delay", 0.0),  # where the provider tells
+            retry_budget=declaration.max_retries * declaration.retry_interval,
+            max_outage=declaration.options.max_outage,
+        )
