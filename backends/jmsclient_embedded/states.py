@@ -77,6 +77,7 @@ TRANSITIONS: Final = (
     *_rows("T8", (State.DELAYED,), _READY, "due time"),
     *_rows("T9", (State.PAUSED,), (State.VISIBLE, State.ORDERED), "insertion resumed"),
     *_rows("T10", (State.VISIBLE,), (State.RECEIVE,), "granted to a receiver with demand"),
+    *_rows("T11", (State.RECEIVE,), (State.RECEIVE,), "handed to application code: its count rises by one"),
     *_rows("T12", (State.RECEIVE,), (State.GONE,), "acknowledged, or committed"),
     *_rows("T13", (State.RECEIVE,), _SHOWN, "given back before the application saw it"),
     *_rows("T14", (State.RECEIVE,), _SHOWN, "rolled back, recovered, or its owner closed or died"),

@@ -1,6 +1,7 @@
 """Every Python block of README and docs runs, in the order of its document and in a folder of its own.
 
-A block `python file=NAME` is saved under that name and imported; any other is run as a program. Lines of shell blocks that call
+A block `python file=NAME` is saved under that name and imported; any other is run as a program. What a block `python prints` prints
+is the next `text` block. Lines of shell blocks that call
 `jmsclient` are checked against the command line's own parser.
 """
 
@@ -30,7 +31,7 @@ SHELL_LINES = [
 ]
 
 
-def run(block: Block, folder: Path) -> None:
+def run(block: Block, folder: Path) -> str:
     if block.file is not None:
         (folder / block.file).write_text(block.text, encoding="utf-8")
         command = [sys.executable, "-W", "error", "-c", f"import {Path(block.file).stem}"]
@@ -38,13 +39,17 @@ def run(block: Block, folder: Path) -> None:
         command = [sys.executable, "-W", "error", "-c", block.text]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"{block.document.name}, line {block.line}:\n{block.text}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 @pytest.mark.parametrize("document", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in WITH_PYTHON])
 def test_python_blocks_run(document: Path, tmp_path: Path) -> None:
-    for block in blocks(document):
+    found = blocks(document)
+    for index, block in enumerate(found):
         if block.language == "python":
-            run(block, tmp_path)
+            printed = run(block, tmp_path)
+            if "prints" in block.words:
+                assert printed == next(one.text for one in found[index:] if one.language == "text")
 
 
 @pytest.mark.parametrize("line", SHELL_LINES)
