@@ -88,7 +88,7 @@ class EmbeddedTransport(Transport):
 
     def open_session(self, *, transacted: bool, deadline: float | None) -> EmbeddedSession:
         self.check_open()
-        group = self.broker.steps.ask(lambda: self.broker.closing.open_group(self, transacted=transacted), deadline)
+        group = self.broker.steps.ask(lambda: self.broker.closing.open_group(self.origin, transacted=transacted), deadline)
         session = EmbeddedSession(self, group)
         self._sessions[session] = None
         return session

@@ -12,7 +12,7 @@ from _thread import get_ident
 from typing import TYPE_CHECKING, Literal, cast
 
 from jmsclient.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, parse_destination
-from jmsclient.errors import InvalidDestinationError, UnsupportedFeatureError
+from jmsclient.errors import IllegalStateError, InvalidDestinationError, UnsupportedFeatureError
 from jmsclient.jms.browser import QueueBrowser
 from jmsclient.jms.consumer import MessageConsumer
 from jmsclient.jms.hand_over import MessageListener
@@ -131,11 +131,22 @@ class Making(Settling):
 
     def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription, shared or not, with all that waits in it. Raises IllegalStateError while it has a consumer
-        or this session holds messages of it, InvalidDestinationError where there is none, UnsupportedFeatureError."""
+        or messages of it are neither acknowledged nor given back, InvalidDestinationError where there is none,
+        UnsupportedFeatureError."""
         checked_name(name)
         if not self.capabilities.durable_subscriptions:
             raise UnsupportedFeatureError("unsubscribe: this provider offers no durable subscriptions")
-        self.run_inside(lambda: self.keeper.shielded(lambda: self.transport_session.unsubscribe(name, self.request_deadline())))
+        self.run_inside(lambda: self.keeper.shielded(lambda: self._unsubscribe(name)))
+
+    def _unsubscribe(self, name: str) -> None:
+        try:
+            self.transport_session.unsubscribe(name, self.request_deadline())
+        except IllegalStateError as error:
+            if self._lingering:
+                raise IllegalStateError(
+                    f"{error}; or this session holds messages of a closed consumer that are not acknowledged or committed"
+                ) from error
+            raise
 
     def _subscription(
         self, kind: SubscriptionKind, topic: str | Topic, name: str, selector: str | None, *, no_local: bool = False
