@@ -19,6 +19,9 @@ DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 COMMANDS = {
     "run": "jmsclient.cli.run:run",
     "send": "jmsclient.cli.send:send",
+    "receive": "jmsclient.cli.receive:receive",
+    "browse": "jmsclient.cli.browse:browse",
+    "destinations": "jmsclient.cli.destinations:destinations",
     "in-doubt": "jmsclient.cli.in_doubt:in_doubt",
     "demo": "jmsclient.cli.demo_command:demo",
 }

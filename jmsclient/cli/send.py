@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import click
 
+from jmsclient.cli.reaching import reachable_url, url_option
 from jmsclient.errors import ConfigurationError, MessageFormatError
 from jmsclient.message import Body, Message, PropertyValue
 
@@ -57,7 +58,7 @@ def read_seconds(context: click.Context, parameter: click.Parameter, given: str 
 @click.command(short_help="Send a message.")
 @click.argument("destination")
 @click.argument("body")
-@click.option("--url", metavar="URL", envvar="JMSCLIENT_URL", help="Where to connect to; without it JMSCLIENT_URL is used.")
+@url_option
 @click.option(
     "--property",
     "properties",
@@ -105,7 +106,7 @@ def send(
     from jmsclient.destination import parse_destination
 
     where = parse_destination(destination)
-    url = reachable_url(url, "send")
+    url = reachable_url(url, "send", make=True)
     content = read_body(body, kind)
 
     def messages(number: int) -> Iterator[Message]:
@@ -126,20 +127,6 @@ def send(
         )
         for start in range(0, count, BATCH):
             click.echo("\n".join(producer.send_many(messages(min(BATCH, count - start)))))
-
-
-def reachable_url(url: str | None, command: str) -> str:
-    """The URL, unless what it names lives in this process only. Raises ConfigurationError then."""
-    from jmsclient.transport.registry import parse_url
-
-    if url is None:
-        raise ConfigurationError(f"{command} needs to know where: give --url, such as embedded:?store=FILE, or set JMSCLIENT_URL")
-    endpoint = parse_url(url)
-    if endpoint.scheme == "embedded" and not endpoint.parameters.get("store"):
-        raise ConfigurationError(
-            f"{url!r} is a broker in memory, which would live and end with this command; give it a store: embedded:?store=FILE"
-        )
-    return url
 
 
 def read_body(given: str, kind: str) -> Body:

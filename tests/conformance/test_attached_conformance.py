@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.destination import Destination, Queue
 from jmsclient.testing.conformance import ConformanceSuite, Harness, RecordingListener
 from jmsclient.transport.contract import Transport, TransportListener
@@ -25,7 +24,7 @@ class AttachedHarness(Harness):
         self.holder = find_backend("embedded").connect(parse_url(url), RecordingListener(), deadline=None)
 
     def connect(self, listener: TransportListener) -> Transport:
-        return attach(self.store, {}, SYSTEM_CLOCK, listener)
+        return attach(self.store, parse_url("embedded:"), listener)
 
     def lose_link(self, transport: Transport) -> None:
         assert isinstance(transport, RemoteTransport)

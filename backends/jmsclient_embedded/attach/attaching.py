@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jmsclient.clock import Clock, SystemBell
+from jmsclient.clock import SystemBell
 from jmsclient.errors import ConnectionLostError, StoreInUseError
 from jmsclient.transport.contract import Endpoint, Transport, TransportListener
 from jmsclient_embedded.attach.frames import Frame, FrameReader, ProtocolError, encode
@@ -46,7 +46,7 @@ def open_or_attach(
         except StoreInUseError as error:
             in_use = error
         try:
-            return attach(parameters.store, endpoint.parameters, endpoint.clock, listener)
+            return attach(parameters.store, endpoint, listener)
         except (FileNotFoundError, ConnectionError) as error:
             if time.monotonic() >= end:
                 raise _unreachable(in_use, parameters.store, error) from error
@@ -55,14 +55,14 @@ def open_or_attach(
         SystemBell().wait(_LOOK_INTERVAL)
 
 
-def attach(store: Path, parameters: Mapping[str, str], clock: Clock, listener: TransportListener) -> RemoteTransport:
-    """Attach to the process that holds `store`. Raises OSError where nobody listens there, StoreInUseError or ConfigurationError
-    where the holder refuses, ConnectionLostError where it does not answer as one."""
+def attach(store: Path, endpoint: Endpoint, listener: TransportListener) -> RemoteTransport:
+    """Attach to the process that holds `store`, as `endpoint` says. Raises OSError where nobody listens there, StoreInUseError,
+    ConfigurationError or IllegalStateError where the holder refuses, ConnectionLostError where it does not answer as one."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.settimeout(HELLO_TIMEOUT)
         connected.connect(str(socket_path(store)))
-        connected.sendall(encode(greeting(parameters)))
+        connected.sendall(encode(greeting(endpoint.parameters, endpoint.client_id)))
         reader = FrameReader()
         try:
             peer, capabilities = read_answer(_first_frame(connected, reader, store))
@@ -72,7 +72,7 @@ def attach(store: Path, parameters: Mapping[str, str], clock: Clock, listener: T
     except BaseException:
         connected.close()
         raise
-    link = Link(f"the process that holds store {str(store)!r}", clock, listener.lost)
+    link = Link(f"the process that holds store {str(store)!r}", endpoint.clock, listener.lost)
     link.start(Wire(connected, "jmsclient-embedded-attached", reader=reader, on_frame=link.frame, on_end=link.ended))
     return RemoteTransport(link, peer, capabilities)
 

@@ -21,17 +21,20 @@ PROTOCOL = 1
 _OF_THIS_PROCESS = ("store", "attach", "private")
 
 
-def greeting(parameters: Mapping[str, str]) -> dict[str, Any]:
+def greeting(parameters: Mapping[str, str], client_id: str | None) -> dict[str, Any]:
     """What a client says; `parameters` are its URL's."""
     given = {name: value for name, value in parameters.items() if name not in _OF_THIS_PROCESS}
-    return {"hello": {"product": PRODUCT, "protocol": PROTOCOL}, "parameters": given}
+    return {"hello": {"product": PRODUCT, "protocol": PROTOCOL}, "parameters": given, "client_id": client_id}
 
 
 def check_greeting(said: Mapping[str, Any], holder: BrokerParameters) -> None:
     """Refuse who speaks another protocol, or asks for another broker than there is. Raises StoreInUseError, ConfigurationError."""
     check_protocol(said["hello"], "attaching process")
     given = said["parameters"]
-    if given and parse_parameters(given).defaults != holder.defaults:
+    if not given:
+        return
+    wanted = parse_parameters(given)
+    if (wanted.defaults, wanted.startup) != (holder.defaults, holder.startup):
         raise ConfigurationError("the process that holds the store opened it with other parameters; use the same, or none")
 
 

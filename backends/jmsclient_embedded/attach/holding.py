@@ -23,7 +23,7 @@ def listening_for(broker: Broker, parameters: BrokerParameters) -> Listening | N
 
     def welcome(said: dict[str, Any]) -> tuple[Transport, Lose, dict[str, Any]]:
         check_greeting(said, parameters)
-        transport = EmbeddedTransport(broker, _Deaf(), _keep)
+        transport = EmbeddedTransport(broker, _Deaf(), _keep, client_id=said.get("client_id"))
         return transport, transport.lose, answer(transport.peer, transport.capabilities)
 
     return Listening(parameters.store, broker.name or "default", broker.clock, welcome)
