@@ -61,20 +61,20 @@ class Sending:
         self.room: Answer[None] | None = None
         """Of one that waits for room: given when it waits no more."""
         self._admission = admission
-        self._contents = contents
+        self.contents = contents
         self._envelopes = envelopes
         self._writes = 0
         self._given_up = False
 
     def try_to_enter(self) -> bool:
         """As many as there is room for, in order; True where nobody waits here any more."""
-        if self._given_up:
+        if self._given_up:  # struck while it was being handed over to the broker
             return True
         if self.route.insertion_paused:
             return False
         first = self.entered
-        self.entered = self._admission.enter(self, self._contents, self._envelopes, first)
-        if self.entered == len(self._contents):
+        self.entered = self._admission.enter(self, self.contents, self._envelopes, first)
+        if self.entered == len(self.contents):
             self._stop_waiting()
             return True
         return False
@@ -111,7 +111,7 @@ class Sending:
         self._finish()
 
     def _finish(self) -> None:
-        if not self._writes and (self._given_up or self.entered == len(self._contents)):
+        if not self._writes and (self._given_up or self.entered == len(self.contents)):
             self.answer.give()
 
 
@@ -127,37 +127,27 @@ class Admission:
 
     # -- a send -----------------------------------------------------------------------------------------------------
 
-    def send(
-        self,
-        route: Route,
-        contents: Sequence[Content],
-        envelopes: Sequence[bytes | None] | None,
-        group: Group,
-        answer: Answer[None],
-        *,
-        may_wait: bool,
-    ) -> Sending:
-        """Begin it. Raises DestinationPausedError; ResourceAllocationError for a message that can never fit, or where there is
+    def begin(self, sending: Sending, *, may_wait: bool) -> None:
+        """Begin a send. Raises DestinationPausedError; ResourceAllocationError for a message that can never fit, or where there is
         no room and it may not wait."""
+        route = sending.route
         if route.production_paused:
             raise DestinationPausedError(
                 f"{route.destination.address}: production is paused; nothing was sent; try again after it is resumed"
             )
         quota = route.quota
         if quota is not None:
-            self._check_size(route, quota, contents)
-        sending = Sending(self, route, contents, envelopes, group, answer)
+            self._check_size(route, quota, sending.contents)
         if (quota is not None and quota.must_wait()) or not sending.try_to_enter():
             assert quota is not None
-            if not may_wait and not sending.entered:
-                raise ResourceAllocationError(f"{route.destination.address}: no room, and the send may not wait; nothing was sent")
             if may_wait:
-                sending.room = answer.another()
+                sending.room = sending.answer.another()
                 quota.waiting.append(sending)
                 self._waiting[sending] = None
-            else:
+            elif sending.entered:
                 sending.give_up()
-        return sending
+            else:
+                raise ResourceAllocationError(f"{route.destination.address}: no room, and the send may not wait; nothing was sent")
 
     def _check_size(self, route: Route, quota: Quota, contents: Sequence[Content]) -> None:
         for content in contents:
@@ -208,6 +198,11 @@ class Admission:
             self._granting.shown(line)
 
     # -- those that wait --------------------------------------------------------------------------------------------
+
+    @property
+    def freed_some(self) -> bool:
+        """There may be room for one that waits."""
+        return bool(self._freed)
 
     def freed(self, quota: Quota) -> None:
         """There may be room: whoever waits is served at the end of this step."""

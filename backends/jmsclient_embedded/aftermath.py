@@ -33,10 +33,18 @@ class Aftermath:
         """Have an event told."""
         self.events.append((name, text, level, fields))
 
-    def take(self) -> Aftermath:
-        """What there is; nothing is left."""
-        taken = Aftermath(self.pushes, self.recalls, self.closures, self.events, self.wake, self.write)
-        self.pushes, self.recalls, self.closures, self.events, self.wake, self.write = [], [], [], [], False, False
+    def take_pushes(self) -> list[tuple[Outlet, list[Arrival]]]:
+        """The pushes; none are left."""
+        pushes, self.pushes = self.pushes, []
+        return pushes
+
+    def take_others(self) -> Aftermath | None:
+        """All but the pushes, where there is something; nothing of it is left. Apart, because nearly every step leaves at most a
+        push."""
+        if not (self.write or self.wake or self.events or self.recalls or self.closures):
+            return None
+        taken = Aftermath([], self.recalls, self.closures, self.events, self.wake, self.write)
+        self.recalls, self.closures, self.events, self.wake, self.write = [], [], [], False, False
         return taken
 
 

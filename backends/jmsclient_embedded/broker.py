@@ -9,7 +9,6 @@ listener, under it. Source: rules IF-2, IF-3, IF-7 to IF-11, IF-33, IF-34.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
@@ -41,6 +40,8 @@ from jmsclient_embedded.writing import Writing
 
 SCAN_INTERVAL = 30.0
 """Seconds between two looks for expired messages that nobody asks for (IF-33), and for blocked units of order (IF-34)."""
+MOST_PUTS_AHEAD = 1_000
+"""Sends of the main thread that may be on their way to the broker's thread before one waits for it."""
 WALL_LOOK_INTERVAL = 0.5
 """Seconds between two looks at the wall clock while un-born messages wait: it may be set forward (IF-3)."""
 
@@ -87,7 +88,15 @@ class Broker:
         """Those of the connections that are open."""
         self._reported: set[int] = set()
         self._next_scan = clock.monotonic() + SCAN_INTERVAL
-        self.steps = Steps(clock, name or "default", after=self._after, serve=self._serve, ended=self.writing.end)
+        self.steps = Steps(
+            clock,
+            name or "default",
+            after=self._after,
+            serve=self._serve,
+            ended=self.writing.end,
+            gathered=self.settling.gathered,
+            carry_out=self.settling.accept_gathered,
+        )
         if store is not None:
             self._load(store)
         self.steps.start()
@@ -100,9 +109,32 @@ class Broker:
         if self.disowned:
             raise ConnectionLostError("this broker lives in the process that this one was forked from; connect again here")
 
-    def put(self, line: Line, contents: Sequence[Content], deadline: float | None) -> None:
-        """Put messages that are not stored on a `plain` queue: the short way."""
-        self.steps.ask(lambda: self._put(line, contents), deadline)
+    def put(self, line: Line, contents: Sequence[Content]) -> bool:
+        """Put messages that are not stored on a `plain` queue: the short way; False where it is plain no more.
+
+        Nothing can go wrong, so nobody waits: from the main thread they are on their way when it returns, before all that is handed
+        over later. Hot path: no closure, and a look at what is left to be done only where somebody wants messages.
+        """
+        steps, gathered = self.steps, self.settling.gathered
+        if not steps.by_caller():
+            if steps.backlog < MOST_PUTS_AHEAD:
+                steps.tell(lambda: self._put(line, contents))
+            else:
+                steps.ask(lambda: self._put(line, contents))
+            return True
+        rest = None
+        with steps.lock:
+            if not line.plain:
+                return False
+            if gathered:
+                self.settling.accept_gathered()
+                self._put(line, contents)
+                rest = self._after()
+            elif self._put(line, contents):
+                rest = self._after()
+        if rest is not None:
+            rest()
+        return True
 
     def send(
         self,
@@ -123,15 +155,27 @@ class Broker:
         answer: Answer[None] = Answer(self.clock)
         left = self.clock.left(room_deadline)
         may_wait = left is None or left > 0
+        started: list[Sending] = []
 
         def begin() -> Sending:
-            return self.admission.send(route(), contents, envelopes, group, answer, may_wait=may_wait)
+            sending = Sending(self.admission, route(), contents, envelopes, group, answer)
+            started.append(sending)
+            self.admission.begin(sending, may_wait=may_wait)
+            return sending
 
-        sending = self.steps.ask(begin)
-        if sending.room is not None and not sending.room.wait_until(room_deadline):
-            self.steps.ask(sending.give_up)
-        if not answer.given:
-            answer.wait(self.clock.deadline(confirm_timeout), "a confirmation")
+        def give_up() -> None:
+            for sending in started:
+                sending.give_up()
+
+        try:
+            sending = self.steps.ask(begin)
+            if sending.room is not None and not sending.room.wait_until(room_deadline):
+                self.steps.ask(give_up)
+            if not answer.given:
+                answer.wait(self.clock.deadline(confirm_timeout), "a confirmation")
+        except BaseException:
+            self.steps.tell(give_up)  # an exception of a signal handler: what did not enter yet never does
+            raise
         return sending
 
     def settle(self, outlet: Outlet, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
@@ -167,10 +211,19 @@ class Broker:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def _put(self, line: Line, contents: Sequence[Content]) -> None:
-        sequence = self.granting.sequence
-        line.queue.add([Entry(next(sequence), content) for content in contents], self.clock.wall())
-        self.granting.shown(line)
+    def _put(self, line: Line, contents: Sequence[Content]) -> bool:
+        """Whether that leaves something to be done outside the lock, or may."""
+        granting, queue = self.granting, line.queue
+        entries, plain = Entry.of_new(contents, granting.sequence.__next__)
+        if plain:
+            queue.add_plain(entries)
+            if not line.wanting:
+                return False
+            granting.grant(line)
+        else:
+            queue.add(entries, self.clock.wall())
+            granting.shown(line)
+        return True
 
     def discard(self, line: Line, entries: list[Entry]) -> None:
         """T17: these were taken away by management."""
@@ -249,30 +302,19 @@ class Broker:
     # -- outside the lock ------------------------------------------------------------------------------------------
 
     def _after(self) -> Callable[[], None] | None:
-        todo = self._aftermath
-        self.admission.serve()
-        if not (todo.pushes or todo.write or todo.wake or todo.events or todo.recalls or todo.closures):
-            return None
-        todo = todo.take()
-        return lambda: self._act(todo)
+        if self.admission.freed_some:
+            self.admission.serve()
+        others, pushes = self._aftermath.take_others(), self._aftermath.take_pushes()
+        return (lambda: self._act(others, pushes)) if others is not None or pushes else None
 
-    def _act(self, todo: Aftermath) -> None:
+    def _act(self, others: Aftermath | None, pushes: list[tuple[Outlet, list[Arrival]]]) -> None:
         """Wake, tell and push. A loop, not a recursion: what a push sets free is pushed by the same thread."""
-        pushes = deque(todo.pushes)
         while True:
-            if todo.wake:
-                self.steps.bell.ring()
-            if todo.write:
-                self.writing.ring()
-            if todo.events:
-                tell_events(todo.events)
-            for outlet in todo.recalls:
-                outlet.sink.recall()
-            for outlet, error in todo.closures:
-                self._close(outlet, error)
+            if others is not None:
+                self._do(others)
             if not pushes:
                 return
-            outlet, batch = pushes.popleft()
+            outlet, batch = pushes.pop(0)
             outlet.pumper = get_ident()
             try:
                 outlet.sink.delivered(batch)
@@ -280,9 +322,22 @@ class Broker:
                 _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
             with self.steps.lock:
                 self._pushed(outlet)
-                self.admission.serve()
-                todo = self._aftermath.take()
-            pushes += todo.pushes  # behind the others: one busy receiver does not keep them waiting
+                if self.admission.freed_some:
+                    self.admission.serve()
+                others = self._aftermath.take_others()
+                pushes += self._aftermath.take_pushes()  # behind the others: one busy receiver does not keep them waiting
+
+    def _do(self, todo: Aftermath) -> None:
+        if todo.wake:
+            self.steps.bell.ring()
+        if todo.write:
+            self.writing.ring()
+        if todo.events:
+            tell_events(todo.events)
+        for outlet in todo.recalls:
+            outlet.sink.recall()
+        for outlet, error in todo.closures:
+            self._close(outlet, error)
 
     def _pushed(self, outlet: Outlet) -> None:
         if self.granting.pushed(outlet):

@@ -133,6 +133,9 @@ class Closing:
     def _forget(self, holder: Holder) -> None:
         del self._granting.holders[holder.number]
         del holder.queue.holders[holder.number]
+        line = self._granting.lines.get(holder.queue.name)
+        if line is not None:
+            self.left(line)
 
 
 def _nothing() -> None:

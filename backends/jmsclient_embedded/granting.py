@@ -125,17 +125,19 @@ class Granting:
         if settled is not None and settled.error is not None:
             self._refuse(outlet, entries, settled.error)
             return
-        for entry in entries:
-            arrival = Arrival(
-                receiver,
-                entry,
-                entry.content,
-                delivery_count=entry.count + 1,
-                persistent=entry.persistent,
-                size=entry.size,
-                expires_at=entry.expires_at,
-                settled=settled is not None,
-            )
+        new, gone = Arrival.__new__, settled is not None
+        for entry in entries:  # hot path: plain stores, for a call with keywords costs five times as much
+            arrival = new(Arrival)
+            arrival.receiver = receiver
+            arrival.tag = entry
+            arrival.content = entry.content
+            arrival.delivery_count = entry.count + 1
+            arrival.persistent = entry.persistent
+            arrival.size = entry.size
+            arrival.expires_at = entry.expires_at
+            arrival.settled = gone
+            arrival.count_derived = arrival.handed_over = False
+            arrival.locked_until = None
             entry.delivery = arrival
             outbox.append(arrival)
         if settled is not None:

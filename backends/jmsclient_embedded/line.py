@@ -33,6 +33,7 @@ class Line:
         "consumption_paused",
         "destination",
         "flags",
+        "lax",
         "outlets",
         "plain",
         "queue",
@@ -61,6 +62,8 @@ class Line:
         self.consumption_paused = False
         self.plain = True
         """A send to it needs no look at pauses, quotas or overrides."""
+        self.lax = True
+        """Nobody waits for what an accept sets free: no quota, no unit of order. It may be carried out with the next step."""
         self.refresh()
 
     # -- what a sender asks -----------------------------------------------------------------------------------------
@@ -97,6 +100,7 @@ class Line:
             self.queue.pause_insertion(insertion)
         was, self.consumption_paused = self.consumption_paused, any(one.consumption for one in flags)
         self.plain = not (self.production_paused or self.queue.quota is not None or self.settings.overrides)
+        self.lax = self.queue.quota is None and self.settings.unit_of_order is None
         return self.consumption_paused and not was
 
     # -- its receivers ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ original place without a search (T13, T14).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from jmsclient_embedded.entry import Entry
@@ -38,6 +38,15 @@ class Ready:
         else:
             heappush(self._returned[level], (entry.sequence, entry))
         self._mask |= 1 << level
+
+    def put_last(self, entries: Iterable[Entry]) -> None:
+        """Messages whose sequence numbers are higher than all that are here, in order."""
+        new, mask = self._new, self._mask
+        for entry in entries:
+            level = entry.priority
+            new[level].append(entry)
+            mask |= 1 << level
+        self._mask = mask
 
     def take(self, most: int, number: int, wall: float) -> tuple[list[Entry], list[Entry]]:
         """Up to `most` for the receiver with this number, and those that were found expired on the way.

@@ -37,12 +37,11 @@ class EmbeddedSender(Sender):
     ) -> list[Receipt]:
         self._session.check_open()
         broker = self._broker
-        receipts = [Receipt(_identify(message)) for message in messages]
+        receipts = [Receipt(message.message_id or _identify(message)) for message in messages]
         if self._short:
             line = broker.granting.lines.get(self._name)
             stored = broker.store is not None and any(message.persistent for message in messages)
-            if line is not None and line.plain and not stored:
-                broker.put(line, messages, broker.clock.deadline(confirm_timeout))
+            if line is not None and line.plain and not stored and broker.put(line, messages):
                 return receipts
         self._send(messages, [one.message_id for one in receipts], room_deadline, confirm_timeout)
         return receipts
@@ -112,6 +111,5 @@ def override(message: PlainContent, settings: QueueSettings, wall: float) -> Non
 
 
 def _identify(message: PlainContent) -> str:
-    if message.message_id is None:
-        message.message_id = f"ID:{uuid.uuid4().hex}"
+    message.message_id = f"ID:{uuid.uuid4().hex}"
     return message.message_id

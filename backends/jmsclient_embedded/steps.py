@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from jmsclient.clock import Bell, Clock
 from jmsclient.errors import RequestTimeoutError
@@ -75,10 +75,15 @@ class Answer(Generic[T]):
         return cast(T, self._value)
 
 
+def _nothing() -> None:
+    pass
+
+
 class Steps:
     """The lock, the inbox and the thread. `after` is called at the end of each hold of the lock and returns what is to be done
     outside it; `serve` is called by the thread on each turn and returns seconds until it must be called again, or None; `ended`
-    is the last that the thread calls."""
+    is the last that the thread calls. `gathered` is what was handed over without a step, for `carry_out` to do at the beginning
+    of the next one."""
 
     def __init__(
         self,
@@ -88,8 +93,12 @@ class Steps:
         after: Callable[[], Callable[[], None] | None],
         serve: Callable[[], float | None],
         ended: Callable[[], None],
+        gathered: deque[Any] | None = None,
+        carry_out: Callable[[], None] = _nothing,
     ) -> None:
         self.lock = threading.Lock()
+        self._gathered: deque[Any] = deque() if gathered is None else gathered
+        self._carry_out = carry_out
         self.clock = clock
         self.bell = clock.bell()
         self._after = after
@@ -108,16 +117,26 @@ class Steps:
 
     # -- from any thread -------------------------------------------------------------------------------------------
 
+    def by_caller(self) -> bool:
+        """Whether this thread carries out its steps itself, now."""
+        me = get_ident()
+        return (me != self._main and not self._inbox) or me == self._thread.ident
+
+    @property
+    def backlog(self) -> int:
+        """Steps that were handed over and are not done."""
+        return len(self._inbox)
+
     def tell(self, step: Callable[[], object]) -> None:
         """Have `step` done; returns at once. It must not raise."""
-        if self._by_caller():
+        if self.by_caller():
             self.perform(step)
         else:
             self._hand_over(step)
 
     def ask(self, step: Callable[[], T], deadline: float | None = None) -> T:
         """Have `step` done and wait for what it returns or raises."""
-        if self._by_caller():
+        if self.by_caller():
             return self.perform(step)
         answer: Answer[T] = Answer(self.clock)
 
@@ -138,6 +157,8 @@ class Steps:
     def perform(self, step: Callable[[], T]) -> T:
         """Do it on this thread, which must not be the main one."""
         with self.lock:
+            if self._gathered:
+                self._carry_out()
             result = step()
             rest = self._after()
         if rest is not None:
@@ -156,10 +177,6 @@ class Steps:
         return not self._thread.is_alive()
 
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _by_caller(self) -> bool:
-        me = get_ident()
-        return me == self._thread.ident or (me != self._main and not self._inbox)
 
     def _hand_over(self, step: Callable[[], object]) -> None:
         self._inbox.append(step)
@@ -203,6 +220,8 @@ class Steps:
         inbox = self._inbox
         while inbox:
             with self.lock:
+                if self._gathered:
+                    self._carry_out()
                 for _ in range(min(len(inbox), _STEPS_A_TURN)):
                     step = inbox[0]
                     try:
