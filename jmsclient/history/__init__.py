@@ -1,8 +1,9 @@
 """Document histories: `open_history(url)` gives one by URL; the contract says what each promises."""
 
-from jmsclient.history.contract import Claimed, DocumentHistory, ParkedMessage
+from jmsclient.history.contract import Claimed, DocumentHistory, HistoryTransaction, ParkedMessage
 from jmsclient.history.entries import Claim, Complete, Decide, Entry, Park, Release, Renew, Reply, State
 from jmsclient.history.opening import open_history
+from jmsclient.history.sql import SqlHistory
 
 __all__ = [
     "Claim",
@@ -11,11 +12,13 @@ __all__ = [
     "Decide",
     "DocumentHistory",
     "Entry",
+    "HistoryTransaction",
     "Park",
     "ParkedMessage",
     "Release",
     "Renew",
     "Reply",
+    "SqlHistory",
     "State",
     "open_history",
 ]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from jmsclient.errors import ConfigurationError, IllegalStateError, LeaseLostError, UnsupportedFeatureError
 from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
@@ -73,8 +73,8 @@ class ParkedMessage:
 
 class HistoryTransaction:
     """The transaction in which a handler's effects and its `completed` entry commit together (TR-36). A handler asks for it by
-    annotation and makes its effects on `connection`: the DB-API or SQLAlchemy connection that the history was given a way to make. It
-    is committed after the handler returned, together with the entry, and rolled back when the handler raises or another owner has
+    annotation and makes its effects on `connection`, a DB-API or SQLAlchemy connection from where the history has its own. It is
+    committed after the handler returned, together with the entry, and rolled back when the handler raises or another owner has
     taken the message over. The handler neither commits nor rolls back. Belongs to the handler's thread."""
 
     __slots__ = ("connection",)
@@ -137,8 +137,8 @@ class DocumentHistory(ABC):
         """A transaction around one handler, at whose end `completion` is written and its token checked, before the commit.
 
         Leaving the block raises LeaseLostError where another owner holds the entry, and HistoryUnavailableError where the
-        database failed or it is not known whether it committed; what the block raises passes. In each of these cases the entry tells
-        the truth. Raises UnsupportedFeatureError where the history is not `transactional`.
+        database failed or it is not known whether it committed; what the block raises passes. In each case the entry tells the
+        truth. Raises UnsupportedFeatureError where the history is not `transactional`.
         """
         raise UnsupportedFeatureError(f"{type(self).__name__} cannot take part in a handler's transaction; use an SqlHistory")
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from jmsclient.errors import ConfigurationError
 from jmsclient.history.contract import DocumentHistory
 
-KINDS = "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, redis+sentinel://HOST:PORT,…/SERVICE, redis+cluster://HOST:PORT,…"
+KINDS = (
+    "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, redis+sentinel://HOST:PORT/SERVICE, "
+    "redis+cluster://HOST:PORT, postgresql://HOST/DATABASE"
+)
 
 
 def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
@@ -29,6 +32,8 @@ def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
             return _sqlite(rest, namespace)
         case "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster":
             return _redis(url, namespace)
+        case "postgresql" | "postgres":
+            return _postgresql(url, namespace)
     raise ConfigurationError(f"history {without_secrets(url)!r}: unknown kind {scheme if colon else ''!r}; expected {KINDS}")
 
 
@@ -54,6 +59,25 @@ def _sqlite(rest: str, namespace: str) -> DocumentHistory:
     if not path or path == ":memory:" or "\0" in path:
         raise ConfigurationError(f"history {'sqlite:' + rest!r}: expected sqlite:PATH with the path of a file, or memory:")
     return SqliteHistory(path, namespace=namespace)
+
+
+def _postgresql(url: str, namespace: str) -> DocumentHistory:
+    from jmsclient.history.sql import SqlHistory
+
+    try:
+        import psycopg
+        from psycopg import conninfo
+    except ImportError as error:
+        raise ConfigurationError(
+            f"history {without_secrets(url)!r}: the package psycopg is not installed; run: pip install 'psycopg[binary]'"
+        ) from error
+    try:
+        settings = {"connect_timeout": 2, **conninfo.conninfo_to_dict(url)}
+    except psycopg.Error:  # its text may hold a piece of the password
+        raise ConfigurationError(
+            f"history {without_secrets(url)!r}: the URL cannot be read; expected postgresql://[USER:PASSWORD@]HOST[:PORT]/DATABASE"
+        ) from None
+    return SqlHistory(lambda: psycopg.connect(**settings), namespace=namespace)
 
 
 def _redis(url: str, namespace: str) -> DocumentHistory:

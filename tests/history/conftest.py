@@ -18,13 +18,16 @@ from jmsclient.events import Event, subscribe
 from jmsclient.history import DocumentHistory, open_history
 from jmsclient.history.memory import MemoryHistory
 from jmsclient.history.redis import RedisHistory
+from jmsclient.history.sql import SqlHistory
+from jmsclient.history.sql_source import run
 from jmsclient.history.sqlite import SqliteHistory
 
 from ..conftest import unavailable  # noqa: TID252  tests are no package that has a name
+from .postgresql_program import PostgresqlProgram, postgresql_programs
 from .redis_program import RedisProgram, valkey_server
 
-REAL = [pytest.param("redis", marks=pytest.mark.real), pytest.param("valkey", marks=pytest.mark.real)]
-KINDS = ["memory", "sqlite", "fakeredis", *REAL]
+REAL = [pytest.param(kind, marks=pytest.mark.real) for kind in ("redis", "valkey", "postgresql")]
+KINDS = ["memory", "sqlite", "sql", "fakeredis", *REAL]
 SHARED = ["sqlite", pytest.param("redis", marks=pytest.mark.real)]
 
 Forge = Callable[..., None]
@@ -37,6 +40,8 @@ def make(kind: str, request: pytest.FixtureRequest, folder: Path) -> DocumentHis
             return open_history("memory:", namespace=namespace)
         case "sqlite":
             return open_history(f"sqlite:{folder / 'history.db'}", namespace=namespace)
+        case "sql":
+            return SqlHistory(lambda: sqlite3.connect(folder / "shop.db"), namespace=namespace)
         case "fakeredis":
             return RedisHistory(fakeredis.FakeRedis(), namespace=namespace)
     return open_history(request.getfixturevalue(f"{kind}_url"), namespace=namespace)
@@ -65,6 +70,23 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = RedisProgram(tmp_path_factory.mktemp("valkey"), program=str(found))
     yield server.url
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlProgram]:
+    """A real PostgreSQL whose data may be changed; tests that pause it let it go on."""
+    programs = postgresql_programs()
+    if programs is None:
+        unavailable("PostgreSQL is not installed")
+    assert programs is not None
+    server = PostgresqlProgram(programs)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(postgresql: PostgresqlProgram) -> str:
+    return postgresql.url
 
 
 @pytest.fixture
@@ -119,6 +141,10 @@ def forge_entry(history: DocumentHistory, trigger: str, id: str, **values: Any) 
             for name, value in values.items():
                 connection.execute(f"UPDATE entries SET {SQLITE_COLUMNS[name]} = ? WHERE id = ?", (value, id))
         connection.close()
+    elif isinstance(history, SqlHistory):
+        with history._own() as connection:
+            for name, value in values.items():
+                run(connection, f"UPDATE jmsclient_entries SET {SQLITE_COLUMNS[name]} = ? WHERE id = ?", (value, id))
     else:
         assert isinstance(history, RedisHistory)
         key = history._keys.entry(trigger, source, id)

@@ -6,6 +6,7 @@ shape.
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,8 +34,9 @@ from jmsclient.history import (
 )
 from jmsclient.history.entries import Command, Stored, apply
 from jmsclient.history.redis import RedisHistory
+from jmsclient.history.sql import SqlHistory
 
-from .conftest import trust
+from .conftest import REAL, trust
 
 IDS = st.sampled_from(["1", "1", "1", "2"])
 TOKENS = st.sampled_from(["a", "b", "c"])
@@ -138,14 +140,17 @@ def entry_shape(entry: Entry) -> Entry:
     )
 
 
-@pytest.fixture(scope="module", params=["memory", "sqlite", "fakeredis", pytest.param("redis", marks=pytest.mark.real)])
+@pytest.fixture(scope="module", params=["memory", "sqlite", "sql", "fakeredis", *REAL])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentHistory]:
     """One store for all examples: each takes a namespace of its own, which is quicker than a new store."""
     match request.param:
         case "fakeredis":
             opened: DocumentHistory = RedisHistory(fakeredis.FakeRedis())
-        case "redis":
-            opened = open_history(request.getfixturevalue("redis_url"), namespace=uuid4().hex)
+        case "redis" | "valkey" | "postgresql":
+            opened = open_history(request.getfixturevalue(f"{request.param}_url"), namespace=uuid4().hex)
+        case "sql":
+            file = tmp_path_factory.mktemp("same") / "shop.db"
+            opened = SqlHistory(lambda: sqlite3.connect(file))
         case "sqlite":
             opened = open_history(f"sqlite:{tmp_path_factory.mktemp('same') / 'history.db'}")
         case kind:

@@ -1,0 +1,206 @@
+"""A history in the application's own database, so that what a handler did and that it is completed commit together (TR-36).
+
+Owns the transitions on the tables of `sql_tables`; how an entry changes is `entries.apply`, where connections come from is
+`sql_source`. A claim commits before the handler starts. `completed` is written, and its token checked, inside the handler's
+transaction: an abandoned run has left nothing, so it is New by atomic take-over, and the effects of a late owner roll back. Also an
+ordinary history for triggers whose handlers do not ask for its transaction. Source: rules TR-34, TR-36 to TR-46, TR-49.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from jmsclient.clock import SYSTEM_CLOCK
+from jmsclient.errors import HistoryUnavailableError, LeaseLostError
+from jmsclient.history import sql_tables as tables
+from jmsclient.history.contract import DocumentHistory, HistoryTransaction, ParkedMessage, stored_id
+from jmsclient.history.entries import Command, Complete, Entry, Park, Reply, State, Stored, apply
+from jmsclient.history.rows import Key, from_row, parked_of, to_row
+from jmsclient.history.sql_source import open_source, run, unavailable
+from jmsclient.history.sql_watchdog import Watchdog
+from jmsclient.history.sqlite_file import BootClock
+from jmsclient.history.sweeper import Sweeper
+
+SWEPT_AT_ONCE = 500
+"""Rows that a sweep deletes before it lets others write."""
+ALL = 2**31 - 1
+
+
+class SqlHistory(DocumentHistory):
+    """Thread-safe. `source` is a SQLAlchemy Engine, or a function that makes a connection of sqlite3 or psycopg: to the database
+    that the handlers write to. Its own calls take connections of their own; they wait at most two seconds.
+
+    `create` makes the tables that are not there yet, when it is first used; without it they have to be there (`sql_tables.schema`
+    has their text). Raises ConfigurationError for a source that gives no such connection.
+    """
+
+    durable = True
+    transactional = True
+
+    def __init__(self, source: Any, *, namespace: str = "default", create: bool = True, clock: BootClock | None = None) -> None:
+        self.namespace = namespace
+        self._source = open_source(source)
+        self._times = tables.Times(clock or BootClock())
+        self._create = create
+        self._closed = False
+        self._prepared = False
+        self._watchdog = Watchdog(SYSTEM_CLOCK)
+        self._sweeper = Sweeper(SYSTEM_CLOCK, self.purge_expired)
+
+    # -- the contract -------------------------------------------------------------------------------------------------
+
+    def exchange(self, commands: Sequence[Command]) -> list[Reply]:
+        if not commands:
+            return []
+        with self._own() as connection:
+            tables.take_turns(connection, [self._key(command) for command in commands])
+            now = self._times.now(connection)
+            replies = [self._apply(connection, command, now) for command in commands]
+        self._sweeper.watch(min(command.history_ttl for command in commands))
+        return replies
+
+    def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
+        keys = [(self.namespace, trigger, source, id_) for id_, source in ids]
+        with self._reading() as connection:
+            now = self._times.now(connection)
+            found = [self._read(connection, key, now) for key in keys]
+        return [None if stored is None else stored.seen(now) for stored in found]
+
+    def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
+        return self._copies(tables.UNDECIDED, trigger, ALL)
+
+    def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
+        return self._copies(tables.DECIDED, trigger, limit)
+
+    def purge_expired(self) -> int:
+        removed = 0
+        while True:
+            with self._own() as connection:
+                now = self._times.now(connection)
+                swept = run(connection, tables.PURGE, (now, SWEPT_AT_ONCE, now)).count
+            removed += swept
+            if swept < SWEPT_AT_ONCE:
+                return removed
+
+    def statistics(self) -> dict[str, int]:
+        with self._reading() as connection:
+            (namespace, *_) = tables.kept_text(connection, (self.namespace, "", "", ""))
+            return dict(map(tuple, run(connection, tables.STATES, (namespace, self._times.now(connection))).rows))
+
+    def close(self) -> None:
+        self._closed = True
+        self._sweeper.close()
+        self._watchdog.close()
+        self._source.close()
+
+    # -- in the handler's transaction ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, completion: Complete) -> Iterator[HistoryTransaction]:
+        self._check_open()
+        with self._source.transaction() as connection:
+            yield HistoryTransaction(connection)
+            with unavailable(connection):
+                self._complete(connection, completion)
+
+    def complete_in(
+        self,
+        connection: Any,
+        trigger: str,
+        id: str,  # noqa: A002
+        *,
+        token: str,
+        source: str = "JMSMessageID",
+        outcome: str = "done",
+        history_ttl: float = 86400.0,
+    ) -> None:
+        """Write *done* on the application's own open connection, in the transaction that it is in and that the application then
+        commits. Raises LeaseLostError where another owner holds the entry: then it has to roll back. What the database raises
+        passes."""
+        completion = Complete(
+            trigger=trigger, id=stored_id(id), source=source, token=token, outcome=outcome, history_ttl=history_ttl
+        )
+        self._complete(connection, completion)
+
+    def _complete(self, connection: Any, completion: Complete) -> None:
+        tables.take_turns(connection, [self._key(completion)])
+        reply = self._apply(connection, completion, self._times.now(connection))
+        if reply.lease_lost:
+            raise LeaseLostError(
+                f"trigger {completion.trigger!r}, id {completion.id!r}: another owner holds the entry; roll this transaction back"
+            )
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _key(self, command: Command) -> Key:
+        return (self.namespace, command.trigger, command.source, command.id)
+
+    def _apply(self, connection: Any, command: Command, now: float) -> Reply:
+        key = self._key(command)
+        before = self._read(connection, key, now)
+        after, reply = apply(before, command, now)
+        if after is before:
+            return reply
+        kept = tables.kept_text(connection, key)
+        if after is None:
+            run(connection, tables.DELETE, kept)
+        else:
+            run(connection, tables.WRITE, (*kept, *to_row(after)))
+        if isinstance(command, Park) and (before is None or before.state is not State.IN_DOUBT):
+            run(connection, tables.PARK, (*kept, now, command.delivery_count, command.envelope))
+        elif before is not None and before.keeps_copy and (after is None or not after.keeps_copy):
+            run(connection, tables.UNPARK, kept)
+        return reply
+
+    def _read(self, connection: Any, key: Key, now: float) -> Stored | None:
+        rows = run(connection, tables.SELECT, tables.kept_text(connection, key)).rows
+        if not rows:
+            return None
+        stored = from_row(rows[0])
+        return stored if stored.expires_at > now else None
+
+    def _copies(self, query: str, trigger: str | None, limit: int) -> list[ParkedMessage]:
+        with self._reading() as connection:
+            now = self._times.now(connection)
+            namespace, name, *_ = tables.kept_text(connection, (self.namespace, trigger or "", "", ""))
+            rows = run(connection, query, (namespace, name, name, now, limit)).rows
+            given = [[tables.given_text(connection, text) for text in row[:3]] + list(row[3:]) for row in rows]
+        return [parked_of(row, now) for row in given]
+
+    @contextmanager
+    def _own(self) -> Iterator[Any]:
+        """A transaction of the history's own, within the time limit."""
+        self._check_open()
+        with (
+            self._source.transaction(wait=tables.OPERATION_TIMEOUT) as connection,
+            self._watchdog.limit(connection, tables.OPERATION_TIMEOUT + 1.0),
+            unavailable(connection),
+        ):
+            tables.limit(connection)
+            if self._create:
+                tables.create(connection)
+                self._create = False
+            self._times.now(connection)
+            self._prepared = True
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """The same for questions: on SQLite they wait for no writer."""
+        if not self._prepared:
+            with self._own():
+                pass
+        self._check_open()
+        with (
+            self._source.transaction(wait=tables.OPERATION_TIMEOUT, writes=False) as connection,
+            self._watchdog.limit(connection, tables.OPERATION_TIMEOUT + 1.0),
+            unavailable(connection),
+        ):
+            tables.limit(connection)
+            yield connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HistoryUnavailableError("the history in the database is closed")
