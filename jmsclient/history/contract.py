@@ -133,8 +133,9 @@ class DocumentHistory(ABC):
     def statistics(self) -> dict[str, int]:
         """Entries by state name."""
 
-    def transaction(self, completion: Complete) -> AbstractContextManager[HistoryTransaction]:
-        """A transaction around one handler, at whose end `completion` is written and its token checked, before the commit.
+    def transaction(self, completion: Complete | None) -> AbstractContextManager[HistoryTransaction]:
+        """A transaction around one handler, at whose end `completion` is written and its token checked, before the commit (None:
+        it only commits).
 
         Leaving the block raises LeaseLostError where another owner holds the entry, and HistoryUnavailableError where the
         database failed or it is not known whether it committed; what the block raises passes. In each case the entry tells the

@@ -5,6 +5,8 @@ Must not know how a history keeps anything. No secret enters an error (O09). Sou
 
 from __future__ import annotations
 
+from typing import Any
+
 from jmsclient.errors import ConfigurationError
 from jmsclient.history.contract import DocumentHistory
 
@@ -72,12 +74,12 @@ def _postgresql(url: str, namespace: str) -> DocumentHistory:
             f"history {without_secrets(url)!r}: the package psycopg is not installed; run: pip install 'psycopg[binary]'"
         ) from error
     try:
-        settings = {"connect_timeout": 2, **conninfo.conninfo_to_dict(url)}
+        settings: dict[str, Any] = {"connect_timeout": 2, **conninfo.conninfo_to_dict(url)}
     except psycopg.Error:  # its text may hold a piece of the password
         raise ConfigurationError(
             f"history {without_secrets(url)!r}: the URL cannot be read; expected postgresql://[USER:PASSWORD@]HOST[:PORT]/DATABASE"
         ) from None
-    return SqlHistory(lambda: psycopg.connect(**settings), namespace=namespace)
+    return SqlHistory(lambda: psycopg.connect(conninfo.make_conninfo(**settings)), namespace=namespace)
 
 
 def _redis(url: str, namespace: str) -> DocumentHistory:

@@ -98,12 +98,13 @@ class SqlHistory(DocumentHistory):
     # -- in the handler's transaction ---------------------------------------------------------------------------------
 
     @contextmanager
-    def transaction(self, completion: Complete) -> Iterator[HistoryTransaction]:
+    def transaction(self, completion: Complete | None) -> Iterator[HistoryTransaction]:
         self._check_open()
         with self._source.transaction() as connection:
             yield HistoryTransaction(connection)
-            with unavailable(connection):
-                self._complete(connection, completion)
+            if completion is not None:
+                with unavailable(connection):
+                    self._complete(connection, completion)
 
     def complete_in(
         self,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from jmsclient.errors import ConfigurationError, MessageFormatError
+from jmsclient.history.contract import HistoryTransaction
 from jmsclient.message import Message
 from jmsclient.trigger.delivery import Delivery
 
@@ -70,7 +71,7 @@ def _arguments(function: Callable[..., Any], each: Callable[[Any], Any]) -> list
                 raise ConfigurationError(f"handler {_name(function)}: keyword-only parameter {parameter.name!r} cannot be filled")
             continue
         argument = _argument(each(hints.get(parameter.name)), hints.get(parameter.name), parameter.name, function, each)
-        bodies += argument not in (_the_message, _the_delivery)
+        bodies += argument not in (_the_message, _the_delivery, _the_transaction)
         arguments.append(argument)
     if bodies > 1:
         raise ConfigurationError(f"handler {_name(function)}: only one parameter can take the body")
@@ -96,17 +97,29 @@ def _the_delivery(_: Message, delivery: Delivery) -> Delivery:
     return delivery
 
 
+def _the_transaction(_: Message, delivery: Delivery) -> HistoryTransaction | None:
+    return delivery.transaction
+
+
+@functools.lru_cache(maxsize=1024)
+def takes_transaction(function: Callable[..., Any]) -> bool:
+    """It asks for the history's transaction (TR-36)."""
+    return HistoryTransaction in get_type_hints(_annotated(function)).values()
+
+
 def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any], each: Callable[[Any], Any]) -> Argument:
     if hint is Message:
         return _the_message
     if hint is Delivery:
         return _the_delivery
+    if hint is HistoryTransaction:
+        return _the_transaction
     convert = _converter(hint)
     if convert is None:
         of = "list[…] (batch > 1) of " if each is _of_a_list else ""
         raise ConfigurationError(
-            f"handler {_name(function)}: parameter {name!r} is annotated {annotation!r}; expected {of}Message, Delivery, str, "
-            "bytes, dict, a dataclass, a msgspec Struct or a pydantic model"
+            f"handler {_name(function)}: parameter {name!r} is annotated {annotation!r}; expected {of}Message, Delivery, "
+            "HistoryTransaction, str, bytes, dict, a dataclass, a msgspec Struct or a pydantic model"
         )
     return lambda message, _: convert(message.body)
 

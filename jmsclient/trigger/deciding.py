@@ -108,7 +108,7 @@ class Deciding:
                 self._desk.keep(work)
                 self.failing.failed(work, error)
                 return
-        self.claim(work, take_over=declaration.options.abandoned == "retry" or declaration.in_doubt == "run")
+        self.claim(work, take_over=declaration.runs_abandoned or declaration.in_doubt == "run")
 
     def consider_parked(self, arrival: Arrival) -> None:
         """A stored copy that somebody decided about: claimed under the id that it is parked with."""
@@ -116,7 +116,7 @@ class Deciding:
         message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
         work = Work(arrival, message, parked.id, parked.source, new_token())
         work.parked = parked
-        self.claim(work, take_over=self._declaration.options.abandoned == "retry")
+        self.claim(work, take_over=self._declaration.runs_abandoned)
 
     def claim(self, work: Work, *, take_over: bool) -> None:
         assert self._desk.ledger is not None
@@ -179,6 +179,7 @@ class Deciding:
             has_history=has_history,
             has_resolver=self._declaration.resolver is not None if has_resolver is None else has_resolver,
             cautious=reply.cautious if reply else False,
+            same_transaction=self._declaration.same_transaction,
             retry_abandoned=self._declaration.options.abandoned == "retry",
             body_hash=work.body_hash,
         )

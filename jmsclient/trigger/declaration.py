@@ -6,6 +6,7 @@ Parameters of this signature whose work belongs to a later version are refused b
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ from jmsclient.options import (
     seconds,
 )
 from jmsclient.selector import compile_selector
+from jmsclient.trigger.binding import takes_transaction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +93,7 @@ class Declaration:
         if self.monitor is not None and self.on_retry_failure != "suspend":
             raise ConfigurationError(f"trigger {self.name!r}: monitor= is asked only with on_retry_failure='suspend'")
         self._refuse_what_comes_later()
+        self._check_transaction()
         if self.policy == "park" and not self.durable:
             raise ConfigurationError(
                 f"trigger {self.name!r}: in_doubt='park' keeps a full copy in the history, which must be durable; "
@@ -104,6 +107,29 @@ class Declaration:
         for name, asked in later.items():
             if asked:
                 raise UnsupportedFeatureError(f"trigger {self.name!r}: {name}={getattr(self, name)!r} is not available yet")
+
+    def _check_transaction(self) -> None:
+        """A handler that asks for its history's transaction has to be given one (TR-36)."""
+        if not takes_transaction(self.function):
+            return
+        if self.history is None or not self.history.transactional:
+            raise ConfigurationError(
+                f"trigger {self.name!r}: its handler takes a HistoryTransaction, which an SqlHistory has; give history=SqlHistory(…)"
+            )
+        if inspect.iscoroutinefunction(self.function) or self.batch > 1 or self.transacted:
+            raise ConfigurationError(
+                f"trigger {self.name!r}: a HistoryTransaction is for a plain function and one message: no async def, batch, transacted"
+            )
+
+    @property
+    def same_transaction(self) -> bool:
+        """The history commits with the handler's effects (TR-36)."""
+        return self.history is not None and self.history.transactional and takes_transaction(self.function)
+
+    @property
+    def runs_abandoned(self) -> bool:
+        """An abandoned message is New: it left no effects, or the trigger takes that risk (TR-36)."""
+        return self.options.abandoned == "retry" or self.same_transaction
 
     @property
     def durable(self) -> bool:

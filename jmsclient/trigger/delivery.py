@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jmsclient.destination import Destination, parse_destination
+from jmsclient.history.contract import HistoryTransaction
 from jmsclient.history.entries import Entry
 from jmsclient.message import Body, Message, PropertyValue
 from jmsclient.trigger.decision import Status
@@ -31,7 +32,17 @@ class Delivery:
     there is no history), for services that can refuse an older one.
     """
 
-    __slots__ = ("attempt", "delivery_count", "fencing_token", "gathered", "history_entry", "message", "status", "trigger")
+    __slots__ = (
+        "attempt",
+        "delivery_count",
+        "fencing_token",
+        "gathered",
+        "history_entry",
+        "message",
+        "status",
+        "transaction",
+        "trigger",
+    )
 
     def __init__(
         self, *, message: Message, trigger: str, status: Status, attempt: int, history_entry: Entry | None, fencing_token: int
@@ -44,6 +55,7 @@ class Delivery:
         self.history_entry = history_entry
         self.fencing_token = fencing_token
         self.gathered: list[Gathered] = []
+        self.transaction: HistoryTransaction | None = None
 
     def send(
         self,

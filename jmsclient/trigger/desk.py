@@ -105,6 +105,9 @@ class Desk:
     def complete(self, work: Work, outcome: str) -> None:
         """Write `completed`, then accept. Without a claim there is nothing to write."""
         work.renew_at = None
+        if work.recorded:
+            self._finished(work, outcome, recorded=True)
+            return
         if not work.claimed:
             if work.unrecorded and self.ledger is not None and work.id is not None:  # so that a later copy is a Duplicate
                 self.ledger.note(Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl))

@@ -13,21 +13,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from jmsclient.clock import Bell
+from jmsclient.history.entries import Complete
 from jmsclient.message import Message
 from jmsclient.trigger.batch import Batch, Prepared, grouped
 from jmsclient.trigger.binding import BatchCall
 from jmsclient.trigger.decision import Status
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
+from jmsclient.trigger.recording import recording
 from jmsclient.trigger.work import Work
 
 Call = Callable[[Message, Delivery], Any] | BatchCall
 Item = Work | Batch
 Send = Callable[[list[Gathered]], None]
 LAST_MOMENT = 1.0
+NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Handlers:
@@ -44,6 +48,7 @@ class Handlers:
         self._send = send
         self._bell = bell
         self._handler_is_async = is_async(declaration.function)
+        self._records = declaration.same_transaction
         self._resolver_is_async = declaration.resolver is not None and is_async(declaration.resolver)
         name, number = declaration.name, declaration.concurrency
         on_threads = not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
@@ -104,9 +109,10 @@ class Handlers:
                 work.answer = self._declaration.resolver(self._request(work))
                 return
             delivery = self._delivery(work)
-            self._call(work.message, delivery)
-            if delivery.gathered:
-                self._send(delivery.gathered)
+            with self._recording(work, delivery):
+                self._call(work.message, delivery)
+                if delivery.gathered:
+                    self._send(delivery.gathered)
         except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
             work.error = error
 
@@ -152,6 +158,25 @@ class Handlers:
 
     def _prepared(self, batch: Batch) -> Prepared:
         return Prepared(((work, self._delivery(work)) for work in batch.works), self._batch_call)
+
+    def _recording(self, work: Work, delivery: Delivery) -> AbstractContextManager[None]:
+        """The history's transaction, where the handler asks for it (TR-36)."""
+        declaration = self._declaration
+        if not self._records or declaration.history is None:
+            return NOTHING
+        completion = None
+        if work.claimed:
+            assert work.id is not None
+            assert work.source is not None
+            completion = Complete(
+                trigger=declaration.name,
+                id=work.id,
+                source=work.source,
+                token=work.token,
+                outcome="done",
+                history_ttl=declaration.history_ttl,
+            )
+        return recording(declaration.history, work, delivery, completion)
 
     def _delivery(self, work: Work) -> Delivery:
         return Delivery(

@@ -36,6 +36,7 @@ from jmsclient.trigger.holding import Held
 from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.monitor import REASON as RETRY_FAILURE
 from jmsclient.trigger.monitor import Monitor
+from jmsclient.trigger.recording import UnrecordedError
 from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.suspension import APPLICATION, Suspension
 from jmsclient.trigger.work import Work
@@ -367,11 +368,22 @@ class Pipeline:
             self._desk.give_back(work, RETRY)
         elif work.question is not None:
             self._resolving.answered(work)
+        elif isinstance(work.error, UnrecordedError):
+            self._unrecorded(work, work.error)
         elif work.error is not None:
             self._failed(work, work.error)
         else:
             self._finished += 1
             self._desk.complete(work, "done")
+
+    def _unrecorded(self, work: Work, error: UnrecordedError) -> None:
+        """Its handler's transaction is rolled back, or in doubt: the message comes again, and then the entry says which (TR-36)."""
+        self._finished += 1
+        if error.lease_lost:
+            self._desk.lease_lost(work)
+            return
+        self._desk.tell("not_recorded", work, logging.ERROR, f"ran in a transaction that failed: {error}", error=error.__cause__)
+        self._failing.redeliver(work, error)
 
     def _failed(self, work: Work, error: BaseException) -> None:
         if not self._retries.plan(work, error):

@@ -18,7 +18,8 @@ from jmsclient.trigger.decision import AskResolver
 class Work:
     """`id` and `source` are None where the message has no id or is not checked; `token` owns its claim while `claimed`;
     `history_lost`: there was no entry, and the store may have lost one (TR-53); `unrecorded` runs although the history cannot be
-    asked; `parked` is the stored copy that it was made from (TR-34)."""
+    asked; `recorded`: its handler's transaction wrote `completed` (TR-36); `parked` is the stored copy that it was made from
+    (TR-34)."""
 
     __slots__ = (
         "answer",
@@ -36,6 +37,7 @@ class Work:
         "message",
         "parked",
         "question",
+        "recorded",
         "renew_at",
         "renew_until",
         "retries",
@@ -68,5 +70,6 @@ class Work:
         self.answer: Any = None
         self.given_up = False
         self.history_lost = False
+        self.recorded = False
         self.unrecorded = False
         self.parked: ParkedMessage | None = None
