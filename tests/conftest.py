@@ -53,6 +53,14 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(10)
 
 
+@pytest.fixture(scope="session")
+def java() -> None:
+    """A Java 17 compiler and Maven are there."""
+    missing = [tool for tool in ("mvn", "javac", "java") if shutil.which(tool) is None]
+    if missing:
+        unavailable(f"{', '.join(missing)} is not installed (Java 17 and Maven)")
+
+
 def free_port() -> int:
     """A port that nobody listened on a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as one:
