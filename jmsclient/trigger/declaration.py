@@ -114,11 +114,11 @@ class Declaration:
             return
         if self.history is None or not self.history.transactional:
             raise ConfigurationError(
-                f"trigger {self.name!r}: its handler takes a HistoryTransaction, which an SqlHistory has; give history=SqlHistory(…)"
+                f"trigger {self.name!r}: its handler takes a HistoryTransaction; give history=SqlHistory(…), which has one"
             )
         if inspect.iscoroutinefunction(self.function) or self.batch > 1 or self.transacted:
             raise ConfigurationError(
-                f"trigger {self.name!r}: a HistoryTransaction is for a plain function and one message: no async def, batch, transacted"
+                f"trigger {self.name!r}: a HistoryTransaction is for a plain function and one message: no async, batch, transacted"
             )
 
     @property
