@@ -1,5 +1,6 @@
 """JMS-style consumers for Python. The public names; see the documentation for what each promises."""
 
+from jmsclient.conversion import Byte, Float, Int, Short
 from jmsclient.destination import (
     Queue,
     ReadAheadAllowed,
@@ -37,6 +38,13 @@ from jmsclient.jms.producer import MessageProducer
 from jmsclient.jms.session import Session
 from jmsclient.message import Message, MessageKind
 from jmsclient.options import AcknowledgeMode, ConnectionOptions, ConsumerOptions, DefaultReadAhead, TriggerOptions, WorkerOptions
+from jmsclient.transport.administration import (
+    Administration,
+    DestinationStatistics,
+    ManagementResult,
+    MessageInfo,
+    PendingByKind,
+)
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, InDoubt, InProgress, New, Status, classify
 from jmsclient.trigger.delivery import Delivery, ResolverRequest
@@ -44,7 +52,9 @@ from jmsclient.worker import StopReport, Worker
 
 __all__ = [
     "AcknowledgeMode",
+    "Administration",
     "AskResolver",
+    "Byte",
     "Capabilities",
     "CloseReport",
     "CloseTimeout",
@@ -57,22 +67,28 @@ __all__ = [
     "DefaultReadAhead",
     "Delivery",
     "DestinationPausedError",
+    "DestinationStatistics",
     "Duplicate",
+    "Float",
     "HistoryUnavailableError",
     "IllegalStateError",
     "InDoubt",
     "InProgress",
+    "Int",
     "InvalidDestinationError",
     "InvalidSelectorError",
     "JmsClientError",
     "LeaseLostError",
+    "ManagementResult",
     "Message",
     "MessageConsumer",
     "MessageFormatError",
+    "MessageInfo",
     "MessageKind",
     "MessageNotWriteableError",
     "MessageProducer",
     "New",
+    "PendingByKind",
     "Queue",
     "QueueBrowser",
     "ReadAheadAllowed",
@@ -82,6 +98,7 @@ __all__ = [
     "ResourceAllocationError",
     "SendError",
     "Session",
+    "Short",
     "Status",
     "StopReport",
     "TemporaryQueue",

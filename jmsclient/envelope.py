@@ -1,7 +1,8 @@
 """A whole message as bytes: for stores, parked copies and anything that outlives the process.
 
 Layout: `JM`, format version (1 byte), header length (4 bytes, big endian), header (JSON, UTF-8), body. TEXT and BYTES bodies are
-the bytes themselves; MAP and STREAM are JSON in which bytes are `{"$bytes": base64}`. The body stays bytes until someone reads it.
+the bytes themselves; MAP and STREAM are JSON in which bytes are `{"$bytes": base64}` and a narrow number names its Java type, as in
+`{"$byte": 5}`. The header does so in `types`, by property. The body stays bytes until someone reads it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from jmsclient.conversion import WIDTH_NAMES, WIDTHS
 from jmsclient.errors import MessageFormatError
 from jmsclient.message import Body, Content, MessageKind, PropertyValue
 
@@ -43,6 +45,8 @@ def encode(content: Content) -> bytes:
         "headers": headers,
         "properties": dict(content.properties()),
     }
+    if types := {name: WIDTH_NAMES[kind] for name, value in header["properties"].items() if (kind := type(value)) in WIDTH_NAMES}:
+        header["types"] = types
     body = content.body()
     if body is None:
         header["null"] = True
@@ -62,7 +66,7 @@ def decode(data: bytes) -> EnvelopeContent:
         start = _PREFIX.size + length
         header = json.loads(data[_PREFIX.size : start].decode("utf-8", "surrogatepass"))
         return EnvelopeContent(header, data, start)
-    except (struct.error, ValueError, KeyError, TypeError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MessageFormatError(f"not an envelope: {error!r}") from error
 
 
@@ -75,7 +79,8 @@ def encode_body(body: Body) -> bytes:
     if isinstance(body, str):
         return body.encode("utf-8", "surrogatepass")
     try:
-        text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json)
+        typed = {key: _typed(value) for key, value in body.items()} if isinstance(body, dict) else list(map(_typed, body))
+        text = json.dumps(typed, separators=(",", ":"), ensure_ascii=False, default=_bytes_to_json)
     except (TypeError, ValueError) as error:
         raise MessageFormatError(f"this body cannot be encoded: {error}") from error
     return text.encode("utf-8", "surrogatepass")
@@ -91,7 +96,7 @@ def decode_body(kind: MessageKind, data: bytes) -> Body:
             return {key: _element(value) for key, value in parsed.items()}
         if kind is MessageKind.STREAM:
             return [_element(value) for value in json.loads(data.decode("utf-8", "surrogatepass"))]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, MessageFormatError) as error:
         raise MessageFormatError(f"the body of this {kind.name} message cannot be decoded: {error}") from error
     return None if kind is MessageKind.MESSAGE else data
 
@@ -102,9 +107,18 @@ def _bytes_to_json(value: object) -> object:
     raise MessageFormatError(f"a value of type {type(value).__name__} in a map or stream body")
 
 
+def _typed(value: Any) -> Any:
+    """A narrow number with the name of its type; everything else as it is."""
+    name = WIDTH_NAMES.get(type(value))
+    return value if name is None else {f"${name}": value}
+
+
 def _element(value: Any) -> Any:
-    """One value of a map or stream. A map inside one is no JMS value, so an object there can only be bytes of ours."""
-    return base64.b64decode(value["$bytes"], validate=True) if isinstance(value, dict) else value
+    """One value of a map or stream. A map inside one is no JMS value, so an object there can only be ours."""
+    if not isinstance(value, dict):
+        return value
+    ((name, given),) = value.items()
+    return base64.b64decode(given, validate=True) if name == "$bytes" else WIDTHS[name.removeprefix("$")](given)
 
 
 class EnvelopeContent(Content):
@@ -120,6 +134,8 @@ class EnvelopeContent(Content):
         self.kind = MessageKind(header["kind"])
         if not isinstance(header["headers"], dict) or not isinstance(header["properties"], dict):
             raise TypeError("headers and properties are objects")
+        for name, width in header.get("types", {}).items():
+            header["properties"][name] = WIDTHS[width](header["properties"][name])
 
     @property
     def envelope(self) -> bytes:

@@ -1,234 +1,64 @@
-"""Messages: what a person holds (`Message`) and what a backend carries (`Content`).
+"""Message: what a person holds. Made by you to be sent, or received and then read-only until cleared.
 
-A `Content` is decoded on first touch: identity and headers are cheap, properties and body are read when someone asks. A
-`PlainContent` is the content a producer makes and the embedded broker keeps in memory. Source: Jakarta Messaging 3.1
-sections 3.4 to 3.12; rule IF-19 for bodies that fail on first touch. Times are seconds since 1970 (JMS: milliseconds).
-Messages are not thread-safe; contents are frozen once sent.
+The content below is decoded on first touch (`jmsclient.content`); a received message that you change gets a copy of its own, for
+others may read the same content. Source: Jakarta Messaging 3.1 sections 3.4 to 3.12; C06; rule IF-19 for bodies that fail on first
+touch. Times are seconds since 1970 (JMS: milliseconds). Messages are not thread-safe.
 """
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
+import builtins
 from collections.abc import Callable, Mapping
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
+from jmsclient.content import (
+    DEFAULT_PRIORITY,
+    Body,
+    Content,
+    MessageKind,
+    PlainContent,
+    body_size,
+    checked_body,
+    kind_of,
+)
+from jmsclient.conversion import Int, PropertyValue, V, checked_properties, checked_property, convert
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.errors import MessageFormatError, MessageNotWriteableError
 
-PropertyValue: TypeAlias = bool | int | float | str | None
-Body: TypeAlias = str | bytes | dict[str, Any] | list[Any] | None
-
-DEFAULT_PRIORITY = 4
-_NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
-_KEYWORDS = frozenset(("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"))
-
-
-class MessageKind(Enum):
-    """The JMS message kinds by what their body is."""
-
-    TEXT = "text"
-    BYTES = "bytes"
-    MAP = "map"
-    STREAM = "stream"
-    OBJECT = "object"
-    MESSAGE = "message"
-
-
-class Content(ABC):
-    """The lazy decoder of one message, as a backend hands it up."""
-
-    __slots__ = ()
-
-    message_id: str | None
-    kind: MessageKind
-
-    @abstractmethod
-    def header(self, name: str) -> Any:
-        """A header by its Python name (correlation_id, reply_to, type, destination, timestamp, priority, expiration,
-        delivery_time, persistent); None where the message has none. Destinations are URIs as text."""
-
-    @abstractmethod
-    def properties(self) -> Mapping[str, PropertyValue]:
-        """The application properties, decoded on first call."""
-
-    @abstractmethod
-    def body(self) -> Body:
-        """The body by kind, decoded on first call, the caller's own copy. Raises MessageFormatError (IF-19)."""
-
-
-class PlainContent(Content):
-    """A whole message in memory. Nothing changes it after it was sent."""
-
-    __slots__ = (
-        "_body",
-        "_properties",
-        "correlation_id",
-        "delivery_time",
-        "destination",
-        "expiration",
-        "kind",
-        "message_id",
-        "persistent",
-        "priority",
-        "reply_to",
-        "size",
-        "timestamp",
-        "type",
-    )
-
-    def __init__(
-        self,
-        *,
-        kind: MessageKind,
-        body: Body,
-        properties: Mapping[str, PropertyValue] | None = None,
-        message_id: str | None = None,
-        destination: str | None = None,
-        persistent: bool = True,
-        priority: int = DEFAULT_PRIORITY,
-        timestamp: float | None = None,
-        expiration: float | None = None,
-        delivery_time: float | None = None,
-        correlation_id: str | None = None,
-        reply_to: str | None = None,
-        type: str | None = None,  # noqa: A002  the JMS header is called so
-        size: int | None = None,
-    ) -> None:
-        self.kind = kind
-        self._body = body
-        self._properties = properties or None
-        self.message_id = message_id
-        self.destination = destination
-        self.persistent = persistent
-        self.priority = priority
-        self.timestamp = timestamp
-        self.expiration = expiration
-        self.delivery_time = delivery_time
-        self.correlation_id = correlation_id
-        self.reply_to = reply_to
-        self.type = type
-        self.size = body_size(body) if size is None else size
-
-    def header(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def properties(self) -> Mapping[str, PropertyValue]:
-        return self._properties if self._properties is not None else _NO_PROPERTIES
-
-    def body(self) -> Body:
-        body = self._body
-        if type(body) is dict:
-            return dict(body)
-        return list(body) if type(body) is list else body
-
-
-_NO_PROPERTIES: Mapping[str, PropertyValue] = MappingProxyType({})
-
-
-def body_size(body: Body) -> int:
-    """Bytes of a body as statistics and limits count them; containers by the text of their parts."""
-    if isinstance(body, str):
-        return len(body) if body.isascii() else len(body.encode("utf-8", "surrogatepass"))
-    if isinstance(body, bytes):
-        return len(body)
-    if isinstance(body, dict):
-        return sum(len(key) + body_size(value) for key, value in body.items())
-    if isinstance(body, list):
-        return sum(body_size(value) for value in body)
-    return 0 if body is None else 8
-
-
-def kind_of(body: object) -> MessageKind:
-    """The kind that a Python value makes: str TEXT, bytes BYTES, dict MAP, list STREAM, None MESSAGE."""
-    for python, kind in _KIND_BY_TYPE.items():
-        if isinstance(body, python):
-            return kind
-    if body is None:
-        return MessageKind.MESSAGE
-    raise MessageFormatError(f"a body of type {type(body).__name__}: expected str, bytes, dict, list or None")
-
-
-_KIND_BY_TYPE: dict[type | tuple[type, ...], MessageKind] = {
-    str: MessageKind.TEXT,
-    (bytes, bytearray, memoryview): MessageKind.BYTES,
-    Mapping: MessageKind.MAP,
-    (list, tuple): MessageKind.STREAM,
-}
-_TYPES_OF_KIND: dict[MessageKind, tuple[type, ...]] = {
-    MessageKind.TEXT: (str,),
-    MessageKind.BYTES: (bytes,),
-    MessageKind.OBJECT: (bytes,),
-    MessageKind.MAP: (dict,),
-    MessageKind.STREAM: (list,),
-    MessageKind.MESSAGE: (),
-}
-
-
-def checked_body(body: object, kind: MessageKind | None = None) -> tuple[MessageKind, Body]:
-    """A body as it may be sent, copied where it could change later, and its kind.
-
-    Raises MessageFormatError for a body of another type than `kind` allows, a map key that is no text, or a value in a map or
-    stream that JMS has no type for.
-    """
-    kind = kind or kind_of(body)
-    if isinstance(body, bytearray | memoryview):
-        body = bytes(body)
-    elif isinstance(body, Mapping):
-        body = dict(body)
-    elif isinstance(body, tuple):
-        body = list(body)
-    if body is not None and not isinstance(body, _TYPES_OF_KIND[kind]):
-        raise MessageFormatError(f"a {kind.name} message cannot carry a body of type {type(body).__name__}")
-    if isinstance(body, dict):
-        for key, value in body.items():
-            if not isinstance(key, str) or not key:
-                raise MessageFormatError(f"map key {key!r}: expected a text that is not empty")
-            _check_element(value, f"map value of {key!r}")
-    elif isinstance(body, list):
-        for index, value in enumerate(body):
-            _check_element(value, f"stream element {index}")
-    return kind, body  # type: ignore[return-value]  # narrowed by _TYPES_OF_KIND
-
-
-def _check_element(value: object, where: str) -> None:
-    if value is not None and not isinstance(value, bool | int | float | str | bytes):
-        raise MessageFormatError(f"{where} is a {type(value).__name__}: expected bool, int, float, str, bytes or None")
-
-
-def checked_property(name: object, value: object) -> None:
-    """Refuse what JMS refuses as a property (3.5.1, 3.8.1.1). Raises MessageFormatError naming the property."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.upper() in _KEYWORDS:
-        raise MessageFormatError(f"property name {name!r}: expected a Java identifier that is no selector keyword")
-    if name.startswith("JMS") and not name.startswith(("JMSX", "JMS_")):
-        raise MessageFormatError(f"property name {name!r}: names that begin with JMS are reserved")
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise MessageFormatError(f"property {name!r} is a {type(value).__name__}: expected bool, int, float, str or None")
-
-
-def checked_properties(properties: Mapping[str, PropertyValue] | None) -> dict[str, PropertyValue] | None:
-    """A copy of properties as they may be sent; None where there are none."""
-    if not properties:
-        return None
-    for name, value in properties.items():
-        checked_property(name, value)
-    return dict(properties)
-
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "Body",
+    "Content",
+    "Message",
+    "MessageKind",
+    "PlainContent",
+    "PropertyValue",
+    "body_size",
+    "checked_body",
+    "checked_properties",
+    "checked_property",
+    "kind_of",
+]
 
 _UNREAD: Any = object()
 _new = object.__new__  # looked up once, not once a message
+_SHARED, _BODY, _PROPERTIES = 1, 2, 4  # what may not be written: the content (others read it), the body, the properties
+_RECEIVED = _SHARED | _BODY | _PROPERTIES
+_CLEARED: dict[MessageKind, Callable[[], Body]] = {MessageKind.BYTES: bytes, MessageKind.MAP: dict, MessageKind.STREAM: list}
+DELIVERY_COUNT = "JMSXDeliveryCount"
 
 
 class Message:
     """One message: made by you to be sent, or received and then read-only.
 
-    `body` is str, bytes, dict, list or None by `kind`. Decoding happens on first touch; a body that cannot be decoded raises
-    MessageFormatError there and changes nothing else. Not thread-safe.
+    `body` is str, bytes, dict, list or None by `kind` (OBJECT: the bytes as they came, never deserialised). Decoding happens on
+    first touch; a body that cannot be decoded raises MessageFormatError there and changes nothing else. The body and the
+    properties of a received message are read-only until `clear_body` and `clear_properties`; the headers that a sender sets,
+    correlation_id, reply_to and type, may be written always (JM 3.10). Not thread-safe.
     """
 
-    __slots__ = ("__weakref__", "_acknowledge", "_body", "_content", "_received", "arrival", "delivery_count")
+    __slots__ = ("__weakref__", "_acknowledge", "_body", "_content", "_locked", "arrival", "delivery_count")
 
     def __init__(
         self,
@@ -250,7 +80,7 @@ class Message:
             type=type,
         )
         self._body: Body = body
-        self._received = False
+        self._locked = 0
         self._acknowledge: Callable[[Message], None] | None = None
         self.arrival: Any = None
         self.delivery_count = 0
@@ -267,7 +97,7 @@ class Message:
         self = _new(cls)
         self._content = content
         self._body = _UNREAD
-        self._received = True
+        self._locked = _RECEIVED
         self._acknowledge = acknowledge
         self.arrival = arrival
         self.delivery_count = delivery_count
@@ -289,6 +119,25 @@ class Message:
         if self._body is _UNREAD:
             self._body = self._content.body()
         return self._body
+
+    @body.setter
+    def body(self, body: Body) -> None:
+        """Raises MessageNotWriteableError on a received message that was not cleared, MessageFormatError for what this kind cannot
+        carry."""
+        if self._locked & _BODY:
+            raise MessageNotWriteableError("a received message is read-only; call clear_body() first, or make a new Message")
+        own = self._own()
+        _, self._body = checked_body(body, own.kind)
+        own._body = self._body
+        own.size = body_size(self._body)
+
+    def clear_body(self) -> None:
+        """Make the body writeable and empty, by kind: None, b"", {} or []. The rest stays (JM 3.11.2)."""
+        self._body = _CLEARED.get(self.kind, _nothing)()
+        own = self._own()
+        own._body = self._body
+        own.size = 0
+        self._locked &= ~_BODY
 
     @property
     def text(self) -> str | None:
@@ -313,10 +162,18 @@ class Message:
     def correlation_id(self) -> str | None:
         return self._content.header("correlation_id")  # type: ignore[no-any-return]
 
+    @correlation_id.setter
+    def correlation_id(self, value: str | None) -> None:
+        self._own().correlation_id = value
+
     @property
     def reply_to(self) -> Destination | None:
         uri = self._content.header("reply_to")
         return None if uri is None else parse_destination(uri)
+
+    @reply_to.setter
+    def reply_to(self, value: str | Destination | None) -> None:
+        self._own().reply_to = None if value is None else parse_destination(value).address
 
     @property
     def destination(self) -> Destination | None:
@@ -326,6 +183,10 @@ class Message:
     @property
     def type(self) -> str | None:
         return self._content.header("type")  # type: ignore[no-any-return]
+
+    @type.setter  # noqa: A003  the JMS header is called so
+    def type(self, value: str | None) -> None:
+        self._own().type = value
 
     @property
     def persistent(self) -> bool:
@@ -351,19 +212,58 @@ class Message:
         """Delivered before, as far as the provider says (IF-11)."""
         return self.delivery_count > 1
 
+    # -- properties -------------------------------------------------------------------------------------------------
+
     @property
     def properties(self) -> Mapping[str, PropertyValue]:
-        """The application properties; read-only on a received message."""
+        """The application properties, a view of this moment; written with `set_property`."""
         return MappingProxyType(dict(self._content.properties()))
 
+    def get_property(self, name: str, type: builtins.type[V]) -> V | None:  # noqa: A002  JMS has one call for each
+        """One property read as `type`: bool, Byte, Short, Int, int (a long), Float, float (a double) or str; None where it is not
+        set. `JMSXDeliveryCount` is the delivery count, where the provider gives one.
+
+        Raises MessageFormatError where the conversion table of JM 3.5.4 does not allow it: a number is read as one of its own
+        kind that is as wide or wider, anything as a text, and a text as whatever it spells."""
+        value = self._content.properties().get(name)
+        if name == DELIVERY_COUNT and self.delivery_count > 0:
+            value = Int(self.delivery_count)
+        return convert(value, type, f"property {name!r}")
+
     def set_property(self, name: str, value: PropertyValue) -> None:
-        """Set one property of a message that you made. Raises MessageNotWriteableError on a received one."""
-        if self._received:
-            raise MessageNotWriteableError(f"property {name!r}: a received message is read-only; make a new Message")
-        checked_property(name, value)
+        """Set one property. Raises MessageNotWriteableError on a received message that was not cleared, MessageFormatError for a
+        name or a value that JMS has no room for (JM 3.5.1)."""
+        if self._locked & _PROPERTIES:
+            raise MessageNotWriteableError(
+                f"property {name!r}: a received message is read-only; call clear_properties() first, or make a new Message"
+            )
+        value = checked_property(name, value)
+        own = self._own()
+        own._properties = {**own.properties(), name: value}
+
+    def clear_properties(self) -> None:
+        """Make the properties writeable, and none of them set. The body and the headers stay (JM 3.5.7)."""
+        own = self._own()
+        own._properties = None
+        self._locked &= ~_PROPERTIES
+
+    def _own(self) -> PlainContent:
+        """The content, to be written: a copy where others read it too. Raises MessageFormatError for a body that is none."""
+        if self._locked & _SHARED:
+            old = self._content
+            self._content = PlainContent(
+                kind=old.kind,
+                body=self.body,
+                properties=dict(old.properties()),
+                message_id=old.message_id,
+                priority=self.priority,
+                persistent=self.persistent,
+                **{name: old.header(name) for name in _COPIED},
+            )
+            self._locked &= ~_SHARED
         content = self._content
         assert isinstance(content, PlainContent)
-        content._properties = {**content.properties(), name: value}
+        return content
 
     def acknowledge(self) -> None:
         """Acknowledge as the session's mode says: CLIENT all that the session delivered, AUTO nothing (JMS 3.6).
@@ -375,3 +275,10 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.message_id} {self.kind.name} count={self.delivery_count}>"
+
+
+_COPIED = ("destination", "timestamp", "expiration", "delivery_time", "correlation_id", "reply_to", "type")
+
+
+def _nothing() -> None:
+    """The body of a new message of the other kinds."""

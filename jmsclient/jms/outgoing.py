@@ -125,9 +125,12 @@ def outgoing(
 
 def _from_message(message: Message, sending: Sending, message_id: str, now: float) -> PlainContent:
     old = message.content
+    body = old.body()  # a copy: what the caller does to theirs afterwards is not sent
+    if type(body) is dict or type(body) is list:
+        body = checked_body(body, old.kind)[1]  # theirs could be changed since it was checked
     return PlainContent(
         kind=old.kind,
-        body=old.body(),  # a copy: what the caller does to theirs afterwards is not sent
+        body=body,
         properties=dict(old.properties()) or None,
         correlation_id=old.header("correlation_id"),
         reply_to=old.header("reply_to"),

@@ -153,3 +153,92 @@ def test_o09_no_body_in_a_repr() -> None:
 def test_ra_9_sizes_are_bytes(body: Any, size: int) -> None:
     assert body_size(body) == size
     assert PlainContent(kind=checked_body(body)[0], body=body).size == size
+
+
+# -- writing a received message ------------------------------------------------------------------------------------------
+
+
+def received(body: Any, **headers: Any) -> tuple[Message, PlainContent]:
+    kind, body = checked_body(body)
+    content = PlainContent(kind=kind, body=body, message_id="ID:1", destination="queue:///Q", timestamp=7.0, **headers)
+    return Message.received(content, delivery_count=2), content
+
+
+def test_c06_properties_are_writeable_when_they_were_cleared() -> None:
+    """C06, JM 3.5.7: the headers and the body stay, and so does what others read."""
+    message, content = received("x", properties={"a": 1}, correlation_id="c", priority=7, persistent=False)
+    message.clear_properties()
+    assert message.properties == {}
+    message.set_property("b", 2)
+    assert message.properties == {"b": 2}
+    assert (message.body, message.correlation_id, message.message_id, message.priority) == ("x", "c", "ID:1", 7)
+    assert (message.persistent, message.timestamp, message.destination) == (False, 7.0, Queue("Q"))
+    assert content.properties() == {"a": 1}
+    with pytest.raises(MessageNotWriteableError, match="clear_body"):
+        message.body = "y"
+
+
+@pytest.mark.parametrize(
+    ("body", "empty", "after"),
+    [("x", None, "y"), (b"x", b"", b"y"), ({"a": 1}, {}, {"b": 2}), ([1], [], [2]), (None, None, None)],
+    ids=["text", "bytes", "map", "stream", "message"],
+)
+def test_the_body_is_writeable_when_it_was_cleared(body: Any, empty: Any, after: Any) -> None:
+    message, content = received(body, properties={"a": 1})
+    with pytest.raises(MessageNotWriteableError):
+        message.body = after
+    message.clear_body()
+    assert message.body == empty
+    message.body = after
+    assert (message.body, message.content.body(), message.kind) == (after, after, content.kind)
+    assert message.content.size == body_size(after)  # type: ignore[attr-defined]
+    assert content.body() == body
+    assert message.properties == {"a": 1}
+    with pytest.raises(MessageNotWriteableError, match="clear_properties"):
+        message.set_property("b", 1)
+
+
+def test_a_cleared_body_of_a_map_is_filled_in_place() -> None:
+    message, _ = received({"a": 1})
+    message.clear_body()
+    assert isinstance(message.body, dict)
+    message.body["b"] = 2
+    assert message.content.body() == {"b": 2}
+
+
+def test_a_body_keeps_to_its_kind() -> None:
+    message = Message("x")
+    message.body = "y"
+    assert message.content.body() == "y"
+    with pytest.raises(MessageFormatError, match="TEXT message cannot carry"):
+        message.body = b"y"
+    assert message.body == "y"
+
+
+def test_jm_3_10_headers_that_a_sender_sets_may_be_written_always() -> None:
+    message, content = received("x", correlation_id="c")
+    message.correlation_id, message.reply_to, message.type = "d", "answers", "t"
+    assert (message.correlation_id, message.reply_to, message.type) == ("d", Queue("answers"), "t")
+    message.reply_to = None
+    assert message.reply_to is None
+    assert (content.correlation_id, content.reply_to, content.type) == ("c", None, None)
+    assert (message.body, message.delivery_count) == ("x", 2)
+
+
+def test_a_body_that_cannot_be_decoded_can_be_cleared() -> None:
+    class Broken(PlainContent):
+        __slots__ = ()
+
+        def body(self) -> Any:
+            raise MessageFormatError("no UTF-8")
+
+    message = Message.received(Broken(kind=MessageKind.TEXT, body=None, properties={"a": 1}), delivery_count=1)
+    message.clear_body()
+    message.body = "whole"
+    assert (message.body, message.properties) == ("whole", {"a": 1})
+
+
+def test_an_object_stays_bytes() -> None:
+    """Never deserialised: a pickle that would raise is only carried."""
+    pickled = b"\x80\x04cos\nsystem\n."
+    assert Message(pickled, kind=MessageKind.OBJECT).body == pickled
