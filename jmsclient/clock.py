@@ -65,10 +65,11 @@ class SystemBell(Bell):
         self._lock.acquire()
 
     def ring(self) -> None:
-        try:
-            self._lock.release()
-        except RuntimeError:  # already rung: the ring that is there serves
-            pass
+        if self._lock.locked():  # else it is rung already, and that ring serves; to look costs a tenth of the error below
+            try:
+                self._lock.release()
+            except RuntimeError:  # somebody rang in between
+                pass
 
     def wait(self, timeout: float | None = None) -> bool:
         if threading.get_ident() == threading.main_thread().ident:

@@ -57,6 +57,7 @@ class Settling:
                     queue.accept(live)
                     live = []
                 queue = entry.owner.queue  # type: ignore[union-attr]
+            entry.delivery = None  # an exception of a signal handler may have had it handed over twice
             live.append(entry)
         if queue is not None:
             queue.accept(live)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination
@@ -190,10 +190,13 @@ class Peer:
     version: str
 
 
-class Receipt(NamedTuple):
+class Receipt:
     """The provider has the message as safely as it was asked to; `message_id` is the id it has there."""
 
-    message_id: str
+    __slots__ = ("message_id",)
+
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
 
 
 # -- the rooms of a backend ---------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def test_if_9_closing_returns_what_was_granted_and_not_pushed(client: Client) ->
     receiver, sink = client.receiver(on_batch=block)
     pusher = threading.Thread(target=lambda: receiver.request(9))
     client.send("first")
+    client.shown()  # the main thread's send is carried out: the pusher pushes itself
     pusher.start()
     assert inside.wait(PATIENCE)
     in_thread(lambda: client.send("second", "third"))  # granted, waits behind the batch that is being pushed
