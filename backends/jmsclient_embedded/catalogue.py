@@ -64,6 +64,7 @@ class Catalogue:
         for pause, paused in startup.items():
             granting.server.set(pause, bool(paused))
         granting.made = self._line_made
+        topics.topic_made = self._topic_made
         topics.made = self._subscription_made
         topics.ended = self._subscription_ended
 
@@ -181,6 +182,11 @@ class Catalogue:
             if quota is not None:
                 self._give_settings(line, [line.queue], line.settings, quota)
         line.refresh()
+
+    def _topic_made(self, topic: TopicRoute) -> None:
+        """As the template says, until it is given settings of its own."""
+        self._start_flags(topic.flags, topic.settings)
+        topic.quota = self._quota_for(topic.settings, None)
 
     def _start_flags(self, flags: Flags, settings: QueueSettings) -> None:
         template = self._granting.defaults

@@ -66,8 +66,8 @@ class Closing:
         if not outlet.closing:
             outlet.closing = True
             outlet.line.detach(outlet)
-            unseen = [arrival.tag for arrival in undelivered(outlet)]
-            self._settling.give_back(outlet.line, [entry for entry in unseen if entry.owner is not None], RELEASE)
+            self._settling.give_back(outlet.line, undelivered(outlet), RELEASE)
+            outlet.outbox = []
             if not outlet.pumping:
                 self._bequeath(outlet)
         when_idle(outlet, closed)

@@ -201,9 +201,16 @@ def when_idle(outlet: Outlet, call: Callable[[], None]) -> None:
         call()
 
 
-def undelivered(outlet: Outlet) -> list[Arrival]:
-    """Take what was granted and not pushed."""
-    unseen, outlet.outbox = outlet.outbox, []
+def undelivered(outlet: Outlet) -> list[Entry]:
+    """Take out what was granted and not pushed and is held still. What was sent settled is pushed all the same: it is nowhere else."""
+    unseen: list[Entry] = []
+    left: list[Arrival] = []
+    for arrival in outlet.outbox:
+        if arrival.settled:
+            left.append(arrival)
+        elif arrival.tag.delivery is arrival:
+            unseen.append(arrival.tag)
+    outlet.outbox = left
     return unseen
 
 

@@ -49,8 +49,7 @@ class Pausing:
 
     def _call_back(self, outlet: Outlet) -> None:
         """T13: what is granted and not pushed goes back now; what is pushed and not seen when its sink gives it back."""
-        unseen = [arrival.tag for arrival in undelivered(outlet)]
-        held = [entry for entry in unseen if entry is not None and entry.owner is not None]
+        held = undelivered(outlet)
         if held:
             outlet.demand += len(held)
             self._want(outlet)

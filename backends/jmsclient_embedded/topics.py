@@ -84,6 +84,8 @@ class Topics:
         self.topics: dict[str, TopicRoute] = {}
         self.subscriptions: dict[str, Subscription] = {}
         """By the name of their line; those that are ending too."""
+        self.topic_made: Callable[[TopicRoute], None] = _ignore_topic
+        """Told of each new topic."""
         self.made: Callable[[Subscription], None] = _ignore
         self.ended: Callable[[Subscription], None] = _ignore
         self.discard: Callable[[Line], None] = _ignore_line
@@ -96,6 +98,7 @@ class Topics:
         if found is None:
             settings = self._granting.defaults
             found = self.topics[name] = TopicRoute(Topic(name), settings, (self._granting.server,))
+            self.topic_made(found)
         return found
 
     # -- subscribing --------------------------------------------------------------------------------------------------
@@ -215,6 +218,10 @@ class Topics:
 
 
 def _ignore(subscription: Subscription) -> None:
+    pass
+
+
+def _ignore_topic(topic: TopicRoute) -> None:
     pass
 
 

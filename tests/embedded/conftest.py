@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
-from jmsclient.destination import Queue
+from jmsclient.destination import Destination, parse_destination
+from jmsclient.events import Event, subscribe
 from jmsclient.message import MessageKind, PlainContent
+from jmsclient.testing import ManualClock
+from jmsclient.transport.administration import DestinationStatistics
 from jmsclient.transport.contract import Arrival, ReceiverSpec
 from jmsclient.transport.registry import parse_url
 from jmsclient_embedded.administration import EmbeddedAdministration
@@ -34,10 +38,13 @@ def content(body: str = "", **settings: Any) -> PlainContent:
 
 
 class RecordingSink:
-    """Keeps what arrives; `wait(n)` waits until n arrived."""
+    """Keeps what arrives; `wait(n)` waits until n arrived. `errors`: why the broker closed it, which only `may_close` allows."""
 
-    def __init__(self, on_batch: Callable[[list[Arrival]], None] | None = None) -> None:
+    def __init__(self, on_batch: Callable[[list[Arrival]], None] | None = None, *, may_close: bool = False) -> None:
         self.arrivals: list[Arrival] = []
+        self.errors: list[Exception | None] = []
+        self.recalls = 0
+        self.may_close = may_close
         self.batches: list[int] = []
         self._on_batch = on_batch
         self._changed = threading.Condition()
@@ -52,9 +59,12 @@ class RecordingSink:
 
     def recall(self) -> None:
         """What this sink holds, it settles by itself."""
+        self.recalls += 1
 
     def closed(self, error: Exception | None) -> None:
-        raise AssertionError(f"the embedded broker closes no receiver by itself: {error}")
+        if not self.may_close:
+            raise AssertionError(f"the embedded broker closes no receiver by itself: {error}")
+        self.errors.append(error)
 
     def wait(self, count: int) -> list[Arrival]:
         with self._changed:
@@ -79,12 +89,15 @@ class Listener:
 
 
 class Client:
-    """One connection with one session, in short words."""
+    """One connection with one session, transacted or not, in short words. Destinations are bare queue names or URIs."""
 
-    def __init__(self, url: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, url: str, clock: Clock = SYSTEM_CLOCK, *, transacted: bool = False, client_id: str | None = None) -> None:
         self.listener = Listener()
-        self.transport: EmbeddedTransport = EmbeddedBackend().connect(parse_url(url, clock=clock), self.listener, deadline=None)
-        self.session: EmbeddedSession = self.transport.open_session(transacted=False, deadline=None)
+        endpoint = parse_url(url, clock=clock, client_id=client_id)
+        transport = EmbeddedBackend().connect(endpoint, self.listener, deadline=None)
+        assert isinstance(transport, EmbeddedTransport)
+        self.transport = transport
+        self.session: EmbeddedSession = self.transport.open_session(transacted=transacted, deadline=None)
 
     @property
     def broker(self) -> Broker:
@@ -94,20 +107,50 @@ class Client:
     def admin(self) -> EmbeddedAdministration:
         return self.transport.administration()
 
-    def send(self, *messages: str | PlainContent, queue: str = "q") -> None:
+    @property
+    def clock(self) -> Clock:
+        return self.broker.clock
+
+    def send(self, *messages: str | PlainContent, queue: str | Destination = "q", room: float | None = None) -> None:
+        """Send; waits up to `room` seconds for room (None: for ever)."""
         ready = [one if isinstance(one, PlainContent) else content(one) for one in messages]
-        self.session.open_sender(Queue(queue), None).send(ready, room_deadline=None, confirm_timeout=PATIENCE)
+        sender = self.session.open_sender(parse_destination(queue), None)
+        sender.send(ready, room_deadline=self.clock.deadline(room), confirm_timeout=PATIENCE)
+
+    def commit(self) -> None:
+        self.session.commit(SYSTEM_CLOCK.deadline(PATIENCE) if self.clock is SYSTEM_CLOCK else None)
+
+    def rollback(self, delay: float = 0.0) -> None:
+        self.session.rollback(redelivery_delay=delay, deadline=None)
+
+    def stats(self, queue: str | Destination = "q") -> DestinationStatistics:
+        """The numbers; the books are checked on the way."""
+        check(self.broker)
+        return self.admin.statistics(queue)
+
+    def numbers(self, queue: str | Destination = "q") -> tuple[int, int]:
+        """Current and pending messages."""
+        found = self.stats(queue)
+        return found.messages_current, found.messages_pending
 
     def receiver(
-        self, queue: str = "q", *, demand: int = 0, on_batch: Callable[[list[Arrival]], None] | None = None, **spec: Any
+        self,
+        queue: str | Destination = "q",
+        *,
+        demand: int = 0,
+        on_batch: Callable[[list[Arrival]], None] | None = None,
+        may_close: bool = False,
+        **spec: Any,
     ) -> tuple[EmbeddedReceiver, RecordingSink]:
-        sink = RecordingSink(on_batch)
-        receiver = self.session.open_receiver(ReceiverSpec(destination=Queue(queue), **spec), sink, None)
+        sink = RecordingSink(on_batch, may_close=may_close)
+        receiver = self.session.open_receiver(ReceiverSpec(destination=parse_destination(queue), **spec), sink, None)
         if demand:
             receiver.request(demand)
         return receiver, sink
 
-    def take(self, count: int, queue: str = "q", *, hand_over: bool = False) -> tuple[EmbeddedReceiver, list[Arrival]]:
+    def take(
+        self, count: int, queue: str | Destination = "q", *, hand_over: bool = False
+    ) -> tuple[EmbeddedReceiver, list[Arrival]]:
         """Open a receiver and have `count` messages arrive there."""
         receiver, sink = self.receiver(queue, demand=count)
         arrivals = list(sink.wait(count))
@@ -115,7 +158,14 @@ class Client:
             hand(receiver, arrivals)
         return receiver, arrivals
 
-    def shown(self, queue: str = "q") -> list[tuple[str, int]]:
+    def bodies(self, queue: str | Destination = "q") -> list[object]:
+        """What a consumer could take now, in order."""
+        browser, sink = self.receiver(queue, kind="browse", demand=100_000)
+        browser.drain(None)
+        browser.close(None)
+        return sink.bodies
+
+    def shown(self, queue: str | Destination = "q") -> list[tuple[str, int]]:
         """(state, hand-overs so far) of each message; the books are checked on the way."""
         check(self.broker)
         return [(one.state, one.delivery_count) for one in self.admin.messages(queue)]
@@ -142,8 +192,8 @@ def connect(url: str) -> Iterator[Connect]:
     """Makes clients; closes their brokers, whose books must balance then."""
     clients: list[Client] = []
 
-    def make(target: str = url, clock: Clock = SYSTEM_CLOCK) -> Client:
-        clients.append(Client(target, clock))
+    def make(target: str = url, clock: Clock = SYSTEM_CLOCK, **settings: Any) -> Client:
+        clients.append(Client(target, clock, **settings))
         return clients[-1]
 
     yield make
@@ -156,6 +206,62 @@ def connect(url: str) -> Iterator[Connect]:
 @pytest.fixture
 def client(connect: Connect) -> Client:
     return connect()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def timed(connect: Connect, clock: ManualClock, url: str) -> Client:
+    """A client of a broker whose time is moved by hand."""
+    return connect(url, clock)
+
+
+@pytest.fixture
+def events() -> Iterator[list[Event]]:
+    """Every event of the embedded broker while the test runs."""
+    heard: list[Event] = []
+    end = subscribe(lambda event: heard.append(event) if event.area == "embedded" else None)
+    yield heard
+    end()
+
+
+def until(condition: Callable[[], object], timeout: float = PATIENCE) -> None:
+    """Wait for a condition, at most `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"not true within {timeout} s"
+        time.sleep(0.002)
+
+
+class Background:
+    """A call on a thread of its own; `result()` waits for its end and raises what it raised."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def result(self) -> Any:
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "it hangs"
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 def in_thread(call: Callable[[], object]) -> None:
