@@ -191,6 +191,7 @@ class EmbeddedAdministration(Administration):
             if free:
                 line.queue.take_away(free)
                 away(line, free)
+                self._broker.granting.grant(line)  # the next of a unit of order may have become visible by that (IF-34)
                 done += [entry.content.message_id for entry in free]
         seen = {one for one, _ in refused} | set(done)
         refused += [(one, "not there") for one in sorted(wanted or ()) if one not in seen]

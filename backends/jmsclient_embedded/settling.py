@@ -83,6 +83,8 @@ class Settling:
             else:
                 self._writing.delete(live)
                 line.queue.accept(live)
+                if not line.lax:
+                    self._granting.grant(line)  # the next of a unit of order may have become visible by that (IF-34)
         elif outcome.verb is Verb.DEAD_LETTER:
             self._reject(line, live, outcome)
         else:

@@ -63,7 +63,7 @@ class Transactions:
         for line, keeper in keepers.items():
             del self._granting.holders[keeper.number], line.queue.holders[keeper.number]
         if done:
-            for line in {part.line: None for part in ending.sent}:
+            for line in {part.line: None for part in ending.sent} | dict.fromkeys(ending.accepted):  # IF-34: the next of a unit
                 self._granting.shown(line)
 
     def rollback(self, transaction: Transaction, redelivery_delay: float) -> None:
