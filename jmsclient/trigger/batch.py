@@ -36,7 +36,7 @@ class Prepared:
 
     def __init__(self, pairs: Iterator[tuple[Work, Delivery]], call: BatchCall) -> None:
         self._deliveries: list[Delivery] = []
-        self._works: list[Work] = []
+        self.works: list[Work] = []
         self.rows: list[tuple[Any, ...]] = []
         for work, delivery in pairs:
             try:
@@ -44,7 +44,7 @@ class Prepared:
             except Exception as error:  # noqa: BLE001  the result of this message alone
                 work.error = error
                 continue
-            self._works.append(work)
+            self.works.append(work)
             self._deliveries.append(delivery)
 
     @property
@@ -54,5 +54,5 @@ class Prepared:
 
     def failed(self, error: BaseException) -> None:
         """The call raised: whatever application code raises is the result of each of its messages."""
-        for work in self._works:
+        for work in self.works:
             work.error = error

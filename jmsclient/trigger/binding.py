@@ -17,16 +17,17 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from jmsclient.errors import ConfigurationError, MessageFormatError
 from jmsclient.history.contract import HistoryTransaction
+from jmsclient.jms.session import Session
 from jmsclient.message import Message
 from jmsclient.trigger.delivery import Delivery
 
 Argument = Callable[[Message, Delivery], Any]
 
 
-def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
+def bind(function: Callable[..., Any], *, transacted: bool = False) -> Callable[[Message, Delivery], Any]:
     """A call of `function` from a message and its delivery; of an `async def` it returns what is to be awaited. Raises
     ConfigurationError for a parameter it cannot fill, and for a generator."""
-    arguments = _arguments(function, lambda hint: hint)
+    arguments = _arguments(function, lambda hint: hint, transacted=transacted)
 
     def call(message: Message, delivery: Delivery) -> Any:
         return function(*[argument(message, delivery) for argument in arguments])
@@ -37,25 +38,29 @@ def bind(function: Callable[..., Any]) -> Callable[[Message, Delivery], Any]:
 class BatchCall:
     """A call of `function` with lists: each of its parameters takes `list[…]` of what `bind` knows (TR-48)."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, transacted: bool = False) -> None:
         """Raises ConfigurationError as `bind` does."""
         self._function = function
-        self._arguments = _arguments(function, _of_a_list)
+        self._arguments = _arguments(function, _of_a_list, transacted=transacted)
 
     def row(self, message: Message, delivery: Delivery) -> tuple[Any, ...]:
         """The arguments of one message. Raises MessageFormatError where its body does not fit."""
         return tuple(argument(message, delivery) for argument in self._arguments)
 
     def __call__(self, rows: Sequence[tuple[Any, ...]]) -> Any:
-        return self._function(*[list(column) for column in zip(*rows, strict=True)])
+        columns = zip(*rows, strict=True)
+        calls = zip(columns, self._arguments, strict=True)
+        return self._function(*[column[0] if argument is _the_session else list(column) for column, argument in calls])
 
 
 def _of_a_list(hint: Any) -> Any:
-    """What is in the list; None where it is no list of one type."""
+    """What is in the list; None where it is no list of one type. A batch has one Session."""
+    if hint is Session:
+        return hint
     return get_args(hint)[0] if get_origin(hint) is list and len(get_args(hint)) == 1 else None
 
 
-def _arguments(function: Callable[..., Any], each: Callable[[Any], Any]) -> list[Argument]:
+def _arguments(function: Callable[..., Any], each: Callable[[Any], Any], *, transacted: bool) -> list[Argument]:
     """One for each parameter; `each` gives from a parameter's annotation what one message is to become."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"handler {_name(function)} is a generator: calling it runs nothing; return instead of yield")
@@ -71,8 +76,10 @@ def _arguments(function: Callable[..., Any], each: Callable[[Any], Any]) -> list
                 raise ConfigurationError(f"handler {_name(function)}: keyword-only parameter {parameter.name!r} cannot be filled")
             continue
         argument = _argument(each(hints.get(parameter.name)), hints.get(parameter.name), parameter.name, function, each)
-        bodies += argument not in (_the_message, _the_delivery, _the_transaction)
+        bodies += argument not in (_the_message, _the_delivery, _the_transaction, _the_session)
         arguments.append(argument)
+    if _the_session in arguments and not transacted:
+        raise ConfigurationError(f"handler {_name(function)}: only a trigger with transacted=True gives its handler a Session")
     if bodies > 1:
         raise ConfigurationError(f"handler {_name(function)}: only one parameter can take the body")
     return arguments
@@ -107,11 +114,18 @@ def takes_transaction(function: Callable[..., Any]) -> bool:
     return HistoryTransaction in get_type_hints(_annotated(function)).values()
 
 
+def _the_session(_: Message, delivery: Delivery) -> Session:
+    assert delivery.session is not None  # refused when it was declared
+    return delivery.session
+
+
 def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any], each: Callable[[Any], Any]) -> Argument:
     if hint is Message:
         return _the_message
     if hint is Delivery:
         return _the_delivery
+    if hint is Session:
+        return _the_session
     if hint is HistoryTransaction:
         return _the_transaction
     convert = _converter(hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 
@@ -47,3 +48,8 @@ class Counters:
 
 
 NAMES = tuple(one.name for one in fields(Counters) if not one.name.startswith("_"))
+
+
+def total(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of several lanes."""
+    return {name: sum(part[name] for part in parts) for name in NAMES}

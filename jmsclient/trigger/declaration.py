@@ -1,7 +1,5 @@
 """What a trigger was declared to be: every setting, checked when it is declared. Source: api.md's `worker.trigger`, TR-34
 to TR-58.
-
-Parameters of this signature whose work belongs to a later version are refused by name, never ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jmsclient.destination import Destination
-from jmsclient.errors import ConfigurationError, InvalidSelectorError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError, InvalidSelectorError
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.options import (
     HistoryUnavailablePolicy,
@@ -92,21 +90,12 @@ class Declaration:
             raise ConfigurationError(f"trigger {self.name!r}: history_unavailable='resolver' needs a resolver=")
         if self.monitor is not None and self.on_retry_failure != "suspend":
             raise ConfigurationError(f"trigger {self.name!r}: monitor= is asked only with on_retry_failure='suspend'")
-        self._refuse_what_comes_later()
         self._check_transaction()
         if self.policy == "park" and not self.durable:
             raise ConfigurationError(
                 f"trigger {self.name!r}: in_doubt='park' keeps a full copy in the history, which must be durable; "
                 "use history='sqlite:FILE' or 'redis://…', or in_doubt='dead_letter'"
             )
-
-    def _refuse_what_comes_later(self) -> None:
-        later = {
-            "transacted": self.transacted,
-        }
-        for name, asked in later.items():
-            if asked:
-                raise UnsupportedFeatureError(f"trigger {self.name!r}: {name}={getattr(self, name)!r} is not available yet")
 
     def _check_transaction(self) -> None:
         """A handler that asks for its history's transaction has to be given one (TR-36)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.history.contract import HistoryTransaction
 from jmsclient.history.entries import Entry
+from jmsclient.jms.session import Session
 from jmsclient.message import Body, Message, PropertyValue
 from jmsclient.trigger.decision import Status
 
@@ -29,7 +30,7 @@ class Delivery:
 
     `status` is NEW; `attempt` counts the runs of this message (1 first); `delivery_count` is the provider's (-1 unknown);
     `history_entry` is what the history held before (None: nothing); `fencing_token` rises for the id with each owner (0 where
-    there is no history), for services that can refuse an older one.
+    there is no history), for services that can refuse an older one. `session` is that of a transacted trigger's handler.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Delivery:
         "gathered",
         "history_entry",
         "message",
+        "session",
         "status",
         "transaction",
         "trigger",
@@ -56,6 +58,7 @@ class Delivery:
         self.fencing_token = fencing_token
         self.gathered: list[Gathered] = []
         self.transaction: HistoryTransaction | None = None
+        self.session: Session | None = None
 
     def send(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from jmsclient.clock import Clock
@@ -39,6 +40,11 @@ class Desk:
         """No new message is run any more."""
         self.detached = False
         """The receiver is closed and the provider has everything back; what still runs is only recorded (TR-61)."""
+        self.commit: Callable[[], None] | None = None
+        """Makes what was accepted without a handler true, where the lane is transacted."""
+        self.around_head: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Gives back what is behind the head of a serial trigger, before that goes back (TR-62)."""
+        self._head_back = False
         self._accepted: list[Arrival] = []
         self._untold: list[Work] = []
         self._others: list[tuple[Arrival, Outcome]] = []
@@ -65,6 +71,11 @@ class Desk:
         if wanted("trigger", QUIET):
             self._untold.append(work)
 
+    def forget(self, work: Work) -> None:
+        """The provider has it already, one way or the other: its transaction took it."""
+        self.drop(work)
+        self.intake.settle([work.arrival], ACCEPT)
+
     def give_back(self, work: Work, outcome: Outcome) -> None:
         """Back to the provider; what no handler saw goes back uncounted, whatever `outcome` says of retrying."""
         self.drop(work)
@@ -73,6 +84,8 @@ class Desk:
         unseen = outcome.verb is Verb.RETRY and not work.arrival.handed_over
         outcome = RELEASE if unseen else outcome
         self.leave(work.arrival, outcome)
+        comes_again = outcome.verb is not Verb.DEAD_LETTER and work.parked is None
+        self._head_back |= self.declaration.serial and comes_again
         started = work.arrival.handed_over
         self.tell("given_back", work, QUIET, "goes back", outcome=outcome.verb.value, reason=outcome.reason, started=started)
 
@@ -86,14 +99,19 @@ class Desk:
         """All accepts of this turn in one call; the rest one by one."""
         if self._accepted:
             accepted, self._accepted = self._accepted, []
+            fresh = self.commit is not None and any(not arrival.settled for arrival in accepted)
             self.intake.settle(accepted, ACCEPT)
+            if fresh and self.commit is not None:
+                self.commit()
             untold, self._untold = self._untold, []
             for work in untold:
                 self.tell("acknowledged", work, QUIET, "is acknowledged")
         if self._others:
             others, self._others = self._others, []
-            for arrival, outcome in others:
-                self.intake.settle([arrival], outcome)
+            head_back, self._head_back = self._head_back, False
+            with self.around_head() if head_back else nullcontext():
+                for arrival, outcome in others:
+                    self.intake.settle([arrival], outcome)
 
     # -- what the history is told before it leaves --------------------------------------------------------------------
 

@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from jmsclient.destination import Destination
-from jmsclient.errors import JmsClientError
+from jmsclient.errors import JmsClientError, TransactionInDoubtError, TransactionRolledBackError
 from jmsclient.history.entries import State
 from jmsclient.message import Message, PropertyValue
 from jmsclient.transport.contract import RETRY, Outcome, Verb
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failure import failure_properties
+from jmsclient.trigger.transaction import RolledBackError
 from jmsclient.trigger.work import Work
 
 SendCopy = Callable[[Destination, Message, dict[str, Any]], None]
@@ -57,6 +58,23 @@ class Failing:
                 self.redeliver(work, error)
             case "acknowledge":
                 desk.complete(work, "failed")
+
+    def transaction_failed(self, work: Work, error: BaseException) -> bool:
+        """False: `error` has nothing to do with its transaction (TR-37)."""
+        desk = self._desk
+        if isinstance(error, RolledBackError):
+            self.redeliver(work, error)
+        elif isinstance(error, TransactionRolledBackError):
+            desk.tell("commit_rolled_back", work, logging.WARNING, f"was rolled back: it comes again ({error})", error=error)
+            desk.release(work, State.RETRYING, lambda: desk.forget(work))
+        elif isinstance(error, TransactionInDoubtError):
+            text = f"may or may not be committed ({error}): its entry stays processing, a further delivery is In Doubt"
+            desk.tell("commit_in_doubt", work, logging.ERROR, text, error=error)
+            work.renew_at = None
+            desk.forget(work)
+        else:
+            return False
+        return True
 
     def redeliver(self, work: Work, error: BaseException) -> None:
         """Back to the provider as a planned redelivery: New, whatever its count says (TR-46)."""

@@ -25,6 +25,7 @@ from jmsclient.trigger.decision import Status
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
 from jmsclient.trigger.recording import recording
+from jmsclient.trigger.transaction import Transaction
 from jmsclient.trigger.work import Work
 
 Call = Callable[[Message, Delivery], Any] | BatchCall
@@ -40,7 +41,10 @@ class Handlers:
     `begin`, `start`, `cancel` and `stop` belong to one thread at a time.
     """
 
-    def __init__(self, declaration: Declaration, call: Call, send: Send, bell: Bell) -> None:
+    def __init__(
+        self, declaration: Declaration, call: Call, send: Send, bell: Bell, transaction: Transaction | None = None
+    ) -> None:
+        self._transaction = transaction
         self.finished: deque[Item] = deque()
         self._declaration = declaration
         self._call: Any = call
@@ -113,8 +117,12 @@ class Handlers:
                 self._call(work.message, delivery)
                 if delivery.gathered:
                     self._send(delivery.gathered)
+            if self._transaction is not None:
+                self._transaction.commit((work,))
         except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
             work.error = error
+            if self._transaction is not None and work.question is None:
+                self._transaction.failed(error)
 
     async def _execute_async(self, work: Item, sender: ThreadPoolExecutor) -> None:
         if isinstance(work, Batch):
@@ -131,8 +139,12 @@ class Handlers:
             await self._call(work.message, delivery)
             if delivery.gathered:
                 await asyncio.get_running_loop().run_in_executor(sender, self._send, delivery.gathered)
+            if self._transaction is not None:
+                await asyncio.get_running_loop().run_in_executor(sender, self._transaction.commit, (work,))
         except BaseException as error:  # noqa: BLE001  as above; a cancellation is a result too
             work.error = error
+            if self._transaction is not None and work.question is None:
+                await asyncio.shield(asyncio.get_running_loop().run_in_executor(sender, self._transaction.failed, error))
 
     def _execute_batch(self, batch: Batch) -> None:
         prepared = self._prepared(batch)
@@ -142,8 +154,12 @@ class Handlers:
             self._batch_call(prepared.rows)
             if gathered := prepared.gathered:
                 self._send(gathered)
+            if self._transaction is not None:
+                self._transaction.commit(prepared.works)
         except BaseException as error:  # noqa: BLE001  as above
             prepared.failed(error)
+            if self._transaction is not None:
+                self._transaction.failed(error)
 
     async def _execute_batch_async(self, batch: Batch, sender: ThreadPoolExecutor) -> None:
         prepared = self._prepared(batch)
@@ -153,8 +169,12 @@ class Handlers:
             await self._batch_call(prepared.rows)
             if gathered := prepared.gathered:
                 await asyncio.get_running_loop().run_in_executor(sender, self._send, gathered)
+            if self._transaction is not None:
+                await asyncio.get_running_loop().run_in_executor(sender, self._transaction.commit, prepared.works)
         except BaseException as error:  # noqa: BLE001  as above
             prepared.failed(error)
+            if self._transaction is not None:
+                await asyncio.shield(asyncio.get_running_loop().run_in_executor(sender, self._transaction.failed, error))
 
     def _prepared(self, batch: Batch) -> Prepared:
         return Prepared(((work, self._delivery(work)) for work in batch.works), self._batch_call)
@@ -179,7 +199,7 @@ class Handlers:
         return recording(declaration.history, work, delivery, completion)
 
     def _delivery(self, work: Work) -> Delivery:
-        return Delivery(
+        delivery = Delivery(
             message=work.message,
             trigger=self._declaration.name,
             status=Status.NEW,
@@ -187,6 +207,9 @@ class Handlers:
             history_entry=work.entry,
             fencing_token=work.fencing_token,
         )
+        if self._transaction is not None:
+            delivery.session = self._transaction.session
+        return delivery
 
     def _request(self, work: Work) -> ResolverRequest:
         return ResolverRequest(

@@ -1,4 +1,5 @@
-"""One receiver of a trigger with its window, and the pipeline that works it off. A trigger has one lane.
+"""One receiver of a trigger with its window, and the pipeline that works it off. A trigger has one lane; a transacted one has a
+lane, and with it a session and a transaction, for each of its handlers (TR-62).
 
 Opens what a lane needs and closes it again; knows nothing of other lanes, nor of the trigger's states.
 """
@@ -6,6 +7,7 @@ Opens what a lane needs and closes it again; knows nothing of other lanes, nor o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from jmsclient.clock import Clock
 from jmsclient.history.retention import warn_of_short_history_ttl
@@ -16,8 +18,10 @@ from jmsclient.transport.contract import Receiver, ReceiverSpec, Transport
 from jmsclient.trigger.binding import BatchCall, bind
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.declaration import Declaration
-from jmsclient.trigger.outbox import Outbox
+from jmsclient.trigger.handlers import Send
+from jmsclient.trigger.outbox import Line, Outbox
 from jmsclient.trigger.pipeline import Pipeline, TriggerReport
+from jmsclient.trigger.transaction import Transaction
 
 OPEN_TIMEOUT = 30.0
 CLOSE_TIMEOUT = 5.0
@@ -37,11 +41,20 @@ class Lane:
         clock: Clock,
         on_failed: Callable[[], None],
         on_recovered: Callable[[], None] | None,
+        on_suspended: Callable[[str], None],
+        request_timeout: float,
     ) -> None:
         self._clock = clock
         deadline = clock.deadline(OPEN_TIMEOUT)
         capabilities = transport.capabilities
-        self._session = transport.open_session(transacted=False, deadline=deadline)
+        send: Send = outbox.send_gathered
+        self._transaction: Transaction | None = None
+        if declaration.transacted:
+            self._transaction = Transaction(transport, declaration.name, clock, request_timeout)
+            self._session = self._transaction.transport_session
+            send = partial(outbox.send_gathered, line=Line(self._session, clock))
+        else:
+            self._session = transport.open_session(transacted=False, deadline=deadline)
         bell = clock.bell()
         options = ConsumerOptions()
         intake = Intake(
@@ -59,8 +72,8 @@ class Lane:
         _take_ahead(declaration, receiver, intake, options, capable=capabilities.take_on_arrival)
         self.pipeline = Pipeline(
             declaration,
-            call=bind(declaration.function) if declaration.batch == 1 else BatchCall(declaration.function),
-            send=outbox.send_gathered,
+            call=(bind if declaration.batch == 1 else BatchCall)(declaration.function, transacted=declaration.transacted),
+            send=send,
             send_copy=outbox.dead_letter,
             capabilities=capabilities,
             clock=clock,
@@ -71,6 +84,8 @@ class Lane:
             on_recovered=on_recovered,
             provider_error_destination=getattr(receiver, "error_destination", None),
             counters=counters,
+            transaction=self._transaction,
+            on_suspended=on_suspended,
         )
         intake.attach(receiver)
         _check_retention(declaration, receiver)
@@ -79,6 +94,9 @@ class Lane:
 
     def close_session(self) -> None:
         """What is unsettled goes back to the provider. Idempotent."""
+        if self._transaction is not None:
+            self._transaction.close()
+            return
         self._session.close(self._clock.monotonic() + CLOSE_TIMEOUT)
 
     def join(self) -> TriggerReport:

@@ -1,11 +1,14 @@
 """What a trigger sends: its handlers' gathered messages and dead-lettered copies. Thread-safe; handler threads call it.
 
-One transport session and one sender a destination, opened on first use and shared under a lock: a send is rare beside a handler.
+Whoever sends takes a line (a transport session and a sender for each destination) that nobody uses, and gives it back afterwards:
+no two threads wait for each other, and there are never more lines than sends at once. What belongs to a transaction goes out on
+the line of that transaction instead.
 """
 
 from __future__ import annotations
 
-import threading
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from jmsclient.clock import Clock
@@ -18,19 +21,36 @@ from jmsclient.trigger.delivery import Gathered
 SEND_TIMEOUT = 30.0
 
 
+class Line:
+    """Senders by destination on one transport session, opened on first use. One thread at a time."""
+
+    def __init__(self, session: TransportSession, clock: Clock) -> None:
+        self.session = session
+        self._clock = clock
+        self._senders: dict[str, Sender] = {}
+
+    def send(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
+        """Send these, confirmed. Raises what `Sender.send` does."""
+        deadline = self._clock.deadline(SEND_TIMEOUT)
+        sender = self._senders.get(destination.address)
+        if sender is None:
+            sender = self._senders[destination.address] = self.session.open_sender(destination, deadline)
+        sender.send(contents, room_deadline=deadline, confirm_timeout=SEND_TIMEOUT)
+
+
 class Outbox:
-    """Senders by destination on a session of its own."""
+    """See the module."""
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self._transport = transport
         self._clock = clock
-        self._lock = threading.Lock()
         self._ids = MessageIds()
-        self._session: TransportSession | None = None
-        self._senders: dict[str, Sender] = {}
+        self._lines: deque[Line] = deque()
+        self._idle: deque[Line] = deque()  # append and pop are atomic: no lock
 
-    def send_gathered(self, gathered: list[Gathered]) -> None:
-        """Send what a handler asked for, confirmed, one batch a destination in the order asked. Raises what `Sender.send` does."""
+    def send_gathered(self, gathered: Sequence[Gathered], line: Line | None = None) -> None:
+        """Send what a handler asked for, confirmed, one batch a destination in the order asked; on `line`, if given. Raises what
+        `Sender.send` does."""
         batches: dict[Destination, list[PlainContent]] = {}
         for one in gathered:
             content = outgoing(
@@ -45,7 +65,10 @@ class Outbox:
             )
             batches.setdefault(one.destination, []).append(content)
         for destination, contents in batches.items():
-            self._send(destination, contents)
+            if line is not None:
+                line.send(destination, contents)
+            else:
+                self._send(destination, contents)
 
     def dead_letter(self, destination: Destination, message: Message, properties: dict[str, Any]) -> None:
         """Send a full copy under its own id, priority and persistence, with the reason as properties."""
@@ -66,18 +89,18 @@ class Outbox:
         self._send(destination, [content])
 
     def close(self) -> None:
-        """Close the session. Idempotent."""
-        with self._lock:
-            session, self._session, self._senders = self._session, None, {}
-        if session is not None:
-            session.close(self._clock.deadline(SEND_TIMEOUT))
+        """Close its sessions. Idempotent."""
+        while self._lines:
+            self._lines.pop().session.close(self._clock.deadline(SEND_TIMEOUT))
+        self._idle.clear()
 
-    def _send(self, destination: Destination, contents: list[PlainContent]) -> None:
-        deadline = self._clock.deadline(SEND_TIMEOUT)
-        with self._lock:
-            if self._session is None:
-                self._session = self._transport.open_session(transacted=False, deadline=deadline)
-            sender = self._senders.get(destination.address)
-            if sender is None:
-                sender = self._senders[destination.address] = self._session.open_sender(destination, deadline)
-            sender.send(contents, room_deadline=deadline, confirm_timeout=SEND_TIMEOUT)
+    def _send(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
+        try:
+            line = self._idle.pop()  # the one used last
+        except IndexError:
+            line = Line(self._transport.open_session(transacted=False, deadline=self._clock.deadline(SEND_TIMEOUT)), self._clock)
+            self._lines.append(line)
+        try:
+            line.send(destination, contents)
+        finally:
+            self._idle.append(line)

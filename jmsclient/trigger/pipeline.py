@@ -39,6 +39,7 @@ from jmsclient.trigger.monitor import Monitor
 from jmsclient.trigger.recording import UnrecordedError
 from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.suspension import APPLICATION, Suspension
+from jmsclient.trigger.transaction import Transaction
 from jmsclient.trigger.work import Work
 
 MOVED_ON_PAUSE = 0.1
@@ -67,6 +68,10 @@ class TriggerReport:
         )
 
 
+def _nobody(_: str) -> None:
+    """There is no other lane to tell."""
+
+
 class Pipeline:
     """The engine of one trigger. `start` and `stop` from any thread; everything else is the pipeline thread's."""
 
@@ -86,10 +91,13 @@ class Pipeline:
         on_recovered: Callable[[], None] | None = None,
         provider_error_destination: Destination | None = None,
         counters: Counters | None = None,
+        transaction: Transaction | None = None,
+        on_suspended: Callable[[str], None] = _nobody,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
-        said True (default: `resume`); `counters` go on from an earlier pipeline's."""
+        said True (default: `resume`); `counters` go on from an earlier pipeline's; `transaction`
+        is the lane's, `on_suspended` is told why where used-up retries suspend it."""
         self.declaration = declaration
         self.error: BaseException | None = None
         self._clock = clock
@@ -102,6 +110,7 @@ class Pipeline:
         self._carrying_out = CarryingOut(self._desk)
         self._leases = Leases(self._desk)
         self._suspension = Suspension(self._desk)
+        self._desk.around_head = self._suspension.around
         self._monitor = Monitor(self._desk, self._suspension, bell, recovered=on_recovered or (lambda: self.resume("monitor")))
         self._deciding = Deciding(
             self._desk,
@@ -127,7 +136,11 @@ class Pipeline:
             suspend=self._suspend,
             worker=worker,
         )
-        self._handlers = Handlers(declaration, call, send, bell)
+        self._handlers = Handlers(declaration, call, send, bell, transaction)
+        self._transacted = transaction is not None
+        self._on_suspended = on_suspended
+        if transaction is not None:
+            self._desk.commit = transaction.settle_now
         self._thread = threading.Thread(target=self._run, name=f"jmsclient-{declaration.name}-pipeline", daemon=True)
         self._busy = 0
         self._late: list[Arrival] = []
@@ -201,6 +214,11 @@ class Pipeline:
     def suspend(self, actor: str) -> None:
         """Fetch nothing from now on; what is buffered is still run (TR-59)."""
         self._asked.append(("suspend", actor))
+        self._bell.ring()
+
+    def suspend_too(self, why: str) -> None:
+        """Retries are used up in another lane of the trigger."""
+        self._asked.append((RETRY_FAILURE, why))
         self._bell.ring()
 
     def resume(self, actor: str) -> None:
@@ -319,13 +337,12 @@ class Pipeline:
     def _free(self) -> int:
         """Handlers that could take one more message."""
         declaration = self.declaration
+        if declaration.serial and any(work.error is not None for work in self._desk.running.values()):
+            return 0  # it keeps its order: the one that failed may be tried again, or go back
         if declaration.batch > 1:
-            waiting = declaration.serial and bool(self._retries.waiting())
-            calls = 0 if waiting else declaration.concurrency - self._busy
-            return max(0, calls) * declaration.batch - len(self._ready) - len(self._claiming)
+            calls = max(0, declaration.concurrency - self._busy)
+            return calls * declaration.batch - len(self._ready) - len(self._claiming)
         capacity = declaration.concurrency * declaration.micro_batch
-        if declaration.serial:
-            capacity -= len(self._retries.waiting())  # it keeps its order while one waits
         return capacity - self._busy - len(self._ready) - len(self._claiming)
 
     def _withheld(self) -> bool:
@@ -345,6 +362,7 @@ class Pipeline:
 
     def _suspend(self, why: str) -> None:
         self._suspension.begin(RETRY_FAILURE, f"retries are used up ({why})")
+        self._on_suspended(why)
 
     # -- results of handlers and resolvers --------------------------------------------------------------------------
 
@@ -386,7 +404,9 @@ class Pipeline:
         self._failing.redeliver(work, error)
 
     def _failed(self, work: Work, error: BaseException) -> None:
-        if not self._retries.plan(work, error):
+        if self._transacted and self._failing.transaction_failed(work, error):
+            self._finished += 1
+        elif not self._retries.plan(work, error):
             self._finished += 1
             self._failing.failed(work, error)
 
@@ -396,7 +416,9 @@ class Pipeline:
         """Whatever the time has come for."""
         while self._asked:
             what, actor = self._asked.popleft()
-            if what == "suspend":
+            if what == RETRY_FAILURE:
+                self._suspension.begin(RETRY_FAILURE, f"retries are used up in another of its lanes ({actor})")
+            elif what == "suspend":
                 self._suspension.begin(APPLICATION, f"says the {actor}", actor=actor)
             else:
                 for reason in (RETRY_FAILURE, APPLICATION):

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from jmsclient.clock import Clock
-from jmsclient.errors import ConfigurationError, IllegalStateError
+from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
 from jmsclient.events import emit
 from jmsclient.options import seconds
 from jmsclient.transport.contract import Transport
-from jmsclient.trigger.counters import Counters
+from jmsclient.trigger.counters import Counters, total
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.lane import Lane
 from jmsclient.trigger.outbox import Outbox
@@ -27,17 +29,18 @@ TriggerState = Literal["enabled", "suspended", "disabled"]
 class RunningTrigger:
     """`worker.triggers[name]`, from `Worker.start` to `Worker.stop`. Thread-safe; handlers may call it too."""
 
-    def __init__(self, declaration: Declaration, outbox: Outbox, open_lane: Callable[[Counters], Lane]) -> None:
+    def __init__(self, declaration: Declaration, outbox: Outbox, open_lane: Callable[[RunningTrigger, Counters], Lane]) -> None:
         self.declaration = declaration
         self._outbox = outbox
         self._open_lane = open_lane
-        self._counters = Counters()
+        self._counters = [Counters() for _ in range(declaration.concurrency if declaration.transacted else 1)]
         self._swept_at_reset = 0 if declaration.history is None else declaration.history.swept
         self._changing = threading.Lock()  # guards what lanes there are; held while a trigger is disabled or enabled
         self._disabled = False
         self._ending = False
         self._lingering: tuple[Lane, ...] = ()
-        self._lanes: tuple[Lane, ...] = (open_lane(self._counters),)
+        self._lanes: tuple[Lane, ...] = ()
+        self._open()
 
     @classmethod
     def start(
@@ -49,9 +52,12 @@ class RunningTrigger:
         clock: Clock,
         on_failed: Callable[[], None],
         on_recovered: Callable[[], None] | None = None,
+        request_timeout: float = 30.0,
     ) -> RunningTrigger:
         """Open the receiver and start the pipeline. Raises ConfigurationError where TR-45 has nowhere to put a failed message,
-        and what the transport raises."""
+        UnsupportedFeatureError where a transacted trigger's provider has no transactions, and what the transport raises."""
+        if declaration.transacted and not transport.capabilities.transactions:
+            raise UnsupportedFeatureError(f"trigger {declaration.name!r}: transacted=True, but this provider has no transactions")
         nowhere = (
             declaration.error_destination is None and transport.capabilities.reject != "dead_letter" and not declaration.durable
         )
@@ -63,16 +69,20 @@ class RunningTrigger:
             declaration.history.check(strict=declaration.options.strict)
         outbox = Outbox(transport, clock)
 
-        def open_lane(counters: Counters) -> Lane:
+        one_lane = replace(declaration, concurrency=1) if declaration.transacted else declaration
+
+        def open_lane(trigger: RunningTrigger, counters: Counters) -> Lane:
             return Lane(
-                declaration,
+                one_lane,
                 transport,
                 outbox,
                 counters=counters,
                 worker=worker,
                 clock=clock,
                 on_failed=on_failed,
-                on_recovered=on_recovered,
+                on_recovered=on_recovered or trigger._recovered,
+                on_suspended=partial(trigger._suspended_in, counters),
+                request_timeout=request_timeout,
             )
 
         return cls(declaration, outbox, open_lane)
@@ -81,7 +91,7 @@ class RunningTrigger:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The engine that runs now, or ran last."""
+        """The engine that runs now, or ran last; of a transacted trigger the first of several."""
         return self._lanes[0].pipeline
 
     @property
@@ -93,14 +103,14 @@ class RunningTrigger:
     @property
     def running(self) -> bool:
         """It takes messages now."""
-        return self.state == "enabled" and self.pipeline.error is None and self.pipeline.alive
+        return self.state == "enabled" and self.error is None and all(lane.pipeline.alive for lane in self._lanes)
 
     @property
     def reason(self) -> str | None:
         """Why it does not take messages; None: it does."""
         if self._disabled:
             return "disabled"
-        error = self.pipeline.error
+        error = self.error
         return self.pipeline.suspended if error is None else f"{type(error).__name__}: {error}"
 
     @property
@@ -108,24 +118,36 @@ class RunningTrigger:
         """Since it started, or since the last `reset_counters` (TR-65). `sweeper_removed` is the history's, which others may share;
         times are seconds."""
         history = self.declaration.history
-        return {**self._counters.as_dict(), "sweeper_removed": 0 if history is None else history.swept - self._swept_at_reset}
+        swept = 0 if history is None else history.swept - self._swept_at_reset
+        return {**total([one.as_dict() for one in self._counters]), "sweeper_removed": swept}
 
     def reset_counters(self) -> dict[str, float]:
         """Count from zero again; returns the old values, none of which is lost or counted twice."""
         history = self.declaration.history
         before, self._swept_at_reset = self._swept_at_reset, 0 if history is None else history.swept
-        return {**self._counters.reset(), "sweeper_removed": self._swept_at_reset - before}
+        return {**total([one.reset() for one in self._counters]), "sweeper_removed": self._swept_at_reset - before}
 
     # -- changing it --------------------------------------------------------------------------------------------------
 
     def suspend(self, actor: str = "application") -> None:
         """Fetch no more messages; those that are buffered are still run. Returns at once. Until `resume` or a restart."""
-        self.pipeline.suspend(actor)
+        for lane in self._lanes:
+            lane.pipeline.suspend(actor)
 
     def resume(self, actor: str = "application") -> None:
         """Take messages again after `suspend`, or after a suspension that used-up retries began (TR-59). Without one, nothing
         happens; one because of the history ends by itself."""
-        self.pipeline.resume(actor)
+        for lane in self._lanes:
+            lane.pipeline.resume(actor)
+
+    def _recovered(self) -> None:
+        self.resume("monitor")
+
+    def _suspended_in(self, counters: Counters, why: str) -> None:
+        """Retries were used up in the lane of these counters: that holds for all of them."""
+        for lane, own in zip(self._lanes, self._counters, strict=False):
+            if own is not counters:
+                lane.pipeline.suspend_too(why)
 
     def disable(self, grace: float = 3.0, actor: str = "application") -> int:
         """Stop fetching, give running handlers `grace` seconds, then close the receiver: what is buffered or still running goes
@@ -139,16 +161,16 @@ class RunningTrigger:
             if self._disabled or self._ending:
                 return 0
             self._disabled = True
-            pipeline = self.pipeline
-            pipeline.detach(pipeline.deadline(grace))
-            lingers = pipeline.wait_until_gone()
-            lane = self._lanes[0]
-            if lingers:
-                lane.close_session()
-            else:
-                lane.join()
-            self._lingering = (*(one for one in self._lingering if one.pipeline.alive), *([lane] if lingers else []))
-            busy = pipeline.busy if lingers else 0
+            for lane in self._lanes:
+                lane.pipeline.detach(lane.pipeline.deadline(grace))
+            left = [lane for lane in self._lanes if lane.pipeline.wait_until_gone()]
+            for lane in self._lanes:
+                if lane in left:
+                    lane.close_session()
+                else:
+                    lane.join()
+            self._lingering = (*(one for one in self._lingering if one.pipeline.alive), *left)
+            busy = sum(lane.pipeline.busy for lane in left)
             self._tell("disabled", f"is disabled by the {actor}" + (f", {busy} messages still run" if busy else ""), actor)
             return busy
 
@@ -159,9 +181,22 @@ class RunningTrigger:
             if self._ending:
                 raise IllegalStateError(f"trigger {self.declaration.name!r}: its worker has stopped")
             if self._disabled:
-                self._lanes = (self._open_lane(self._counters),)
+                self._open()
                 self._disabled = False
                 self._tell("enabled", f"is enabled by the {actor}", actor)
+
+    def _open(self) -> None:
+        """All lanes, or none."""
+        lanes: list[Lane] = []
+        try:
+            for counters in self._counters:
+                lanes.append(self._open_lane(self, counters))  # noqa: PERF401  those that are open are closed below
+        except BaseException:
+            for lane in lanes:
+                lane.pipeline.stop(0.0)
+                lane.join()
+            raise
+        self._lanes = tuple(lanes)
 
     def _tell(self, name: str, text: str, actor: str) -> None:
         trigger = self.declaration.name

@@ -7,6 +7,8 @@ what is buffered is still run. Touched by the pipeline thread only.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from jmsclient.errors import JmsClientError
 from jmsclient.events import emit
@@ -74,6 +76,14 @@ class Suspension:
         """Take demand back, then give back what is kept: in this order, or it would come again at once. Returns how many."""
         self._stop_fetching()
         return self._desk.intake.release_buffered()
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """While a serial trigger's head goes back: the rest of its buffer goes back first, or it would be run before it."""
+        self.withhold()
+        yield
+        if not self._reasons and not self._desk.stopping:
+            self._desk.intake.start()
 
     def _stop_fetching(self) -> None:
         desk = self._desk

@@ -160,6 +160,10 @@ class Worker:
         message is checked, claimed, completed and acknowledged on its own; what the call raises counts for each of its messages,
         and one whose body does not fit fails alone (TR-48).
 
+        With `transacted` each of the `concurrency` handlers has a transport session, a window and a transaction of its own: what it
+        sends, through the `Session` it may ask for by annotation or through `Delivery.send`, and the acknowledge of its message
+        are committed together when it has returned, and rolled back when it raised or called `session.rollback()` (TR-37, TR-62).
+
         While the history does not answer, `history_unavailable` says what becomes of messages (TR-49): "suspend" takes none
         and resumes by itself; "run" decides as without a history: what is delivered for the first time runs, without duplicate
         detection, what comes again is the resolver's or In Doubt; "in_doubt" treats them as In Doubt; "resolver" asks
@@ -197,7 +201,8 @@ class Worker:
         }
 
         def declare(function: Function) -> Function:
-            bind(function) if batch == 1 else BatchCall(function)  # refuse what cannot be called before anything runs
+            check = bind if batch == 1 else BatchCall  # refuse what cannot be called before anything runs
+            check(function, transacted=transacted)
             self._declared[identity] = {**settings, "function": function}
             return function
 
@@ -239,6 +244,7 @@ class Worker:
                     clock=self._clock,
                     on_failed=self._bell.ring,
                     on_recovered=partial(self._recovered, declaration.monitor),
+                    request_timeout=self.options.request_timeout,
                 )
         except BaseException:
             self._close(0.0)

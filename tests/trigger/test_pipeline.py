@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jmsclient import Delivery, IllegalStateError, Message, Status, Worker
-from jmsclient.errors import ConfigurationError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, Reply, State, open_history
 from jmsclient.history.entries import Claim, Command, Complete
@@ -455,7 +455,6 @@ def test_a_lost_link_ends_the_run_with_an_error(backend: ScriptedBackend) -> Non
         ({"concurrency": 0}, ConfigurationError, "concurrency=0"),
         ({"on_error": "explode"}, ConfigurationError, "dead_letter, redeliver, acknowledge"),
         ({"in_doubt": "park"}, ConfigurationError, "must be durable"),
-        ({"transacted": True}, UnsupportedFeatureError, "transact"),
     ],
 )
 def test_bad_settings_are_refused_by_name(

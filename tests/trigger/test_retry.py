@@ -259,3 +259,42 @@ def test_tr39_a_retry_that_another_worker_took_over_is_given_back(
     assert ran == ["a"]
     assert verbs(backend) == [Verb.RETRY, Verb.ACCEPT]  # then a Duplicate
     assert "lease_lost" in [one.name for one in events]
+
+
+def test_tr62_a_serial_trigger_that_gives_its_head_back_keeps_its_order(backend: ScriptedBackend, until: Until) -> None:
+    ran: list[str] = []
+    worker = Worker(backend.url, history="memory:")
+
+    @worker.trigger(Q, prefetch=10, on_error="redeliver")
+    def book(body: str) -> None:
+        ran.append(body)
+        if ran.count(body) == 1 and body in "14":
+            raise ValueError("no")
+
+    backend.deliver(Q, list("12345"))
+    with worker:
+        until(lambda: len(ran) == 7)
+    assert ran == ["1", "1", "2", "3", "4", "4", "5"]
+
+
+def test_tr62_a_prefetched_set_is_shared_by_all_threads(backend: ScriptedBackend, until: Until) -> None:
+    """22 messages, 4 threads, prefetch 10: no thread idles while another has more than one waiting."""
+    import threading
+
+    slow = threading.Event()
+    ran: dict[str, list[int]] = {}
+    worker = Worker(backend.url, history="memory:")
+
+    @worker.trigger(Q, concurrency=4, prefetch=10)
+    def book(body: str) -> None:
+        ran.setdefault(threading.current_thread().name, []).append(int(body))
+        if body == "0":
+            assert slow.wait(10)
+
+    backend.deliver(Q, [str(number) for number in range(22)])
+    with worker:
+        until(lambda: sum(map(len, ran.values())) == 22)  # all others, though one thread is busy with the first
+        slow.set()
+        until(lambda: len(backend.settlements) == 22)
+    (busy,) = [numbers for numbers in ran.values() if 0 in numbers]
+    assert busy == [0]

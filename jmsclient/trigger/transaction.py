@@ -1,0 +1,143 @@
+"""The transaction of one handler of a transacted trigger: claim → handler → commit → completed (TR-37, TR-62).
+
+What the handler sends through its Session or `Delivery.send`, and the acceptance of its message, are one transaction, which is
+committed when it has returned and rolled back when it raised. The session is the lane's own: it receives, and the handler sends on
+it. It must not know the history: what became of a commit is the result of the work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from jmsclient.clock import Clock
+from jmsclient.errors import (
+    ConnectionLostError,
+    IllegalStateError,
+    JmsClientError,
+    RequestTimeoutError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+)
+from jmsclient.events import emit
+from jmsclient.jms.connection import Connection
+from jmsclient.jms.keeper import Keeper
+from jmsclient.jms.outgoing import MessageIds
+from jmsclient.jms.session import Session
+from jmsclient.options import AcknowledgeMode, ConnectionOptions
+from jmsclient.transport.contract import ACCEPT, Transport
+from jmsclient.trigger.work import Work
+
+BY_TRIGGER = "the trigger does that when its handler has ended; raise to have the transaction rolled back"
+
+
+class RolledBackError(IllegalStateError):
+    """The handler asked for a rollback: its message comes again, as a planned redelivery (TR-46)."""
+
+
+class BorrowedConnection(Connection):
+    """A Connection on a transport that is a worker's and is not closed with it."""
+
+    def __init__(self, transport: Transport, name: str, clock: Clock, request_timeout: float) -> None:
+        self.options = ConnectionOptions()
+        self.request_timeout = request_timeout
+        self.clock = clock
+        self.started = True
+        self.closed = False
+        self.failure = None
+        self.exception_listener = None
+        self.client_id = None
+        self._held = ()
+        self.message_ids = MessageIds()
+        self.keeper = Keeper(name, clock)
+        self.transport = transport
+        self.capabilities = transport.capabilities
+        self.default_send_timeout = request_timeout
+
+    def _end(self) -> None:
+        self.started = False
+        self.closed = True
+
+    def __repr__(self) -> str:
+        return "<Connection of a worker>"
+
+
+class HandlerSession(Session):
+    """What a handler is given by the annotation `Session`: it may send, receive and browse. `rollback()` has all of it undone and
+    the message delivered again, New, when the handler has returned."""
+
+    rolled_back = False
+
+    def __init__(self, connection: BorrowedConnection) -> None:
+        super().__init__(connection, AcknowledgeMode.TRANSACTED, redelivery_delay=0.0)
+
+    def commit(self) -> None:
+        """Raises IllegalStateError: the trigger commits."""
+        raise IllegalStateError(f"commit: {BY_TRIGGER}")
+
+    def rollback(self) -> None:
+        """Asks for it: see the class."""
+        self.check_alive()
+        self.rolled_back = True
+
+    def close(self, timeout: float | None = 30.0) -> None:
+        """Raises IllegalStateError: the session is the trigger's."""
+        raise IllegalStateError(f"close: {BY_TRIGGER}")
+
+
+class Transaction:
+    """One at a time, of one lane. `commit` and `rollback` are called where the handler ran, `settle_now` by the pipeline while no
+    handler runs; never two at once."""
+
+    def __init__(self, transport: Transport, name: str, clock: Clock, request_timeout: float) -> None:
+        self._clock = clock
+        self._timeout = request_timeout
+        self._connection = BorrowedConnection(transport, name, clock, request_timeout)
+        try:
+            self.session = HandlerSession(self._connection)
+        except BaseException:
+            self._connection.keeper.stop()
+            raise
+        self.transport_session = self.session.transport_session
+
+    def commit(self, works: Sequence[Work]) -> None:
+        """Accept these, and commit all that was sent. Raises RolledBackError where the handler asked for that (nothing is accepted
+        then), TransactionRolledBackError where the provider did it (it has the messages back), TransactionInDoubtError."""
+        if self.session.rolled_back:
+            raise RolledBackError("the handler rolled its transaction back")
+        for work in works:
+            if work.parked is None:  # a parked copy is the history's
+                work.arrival.receiver.settle((work.arrival,), ACCEPT)
+        self._commit()
+
+    def settle_now(self) -> None:
+        """Commit what was accepted without a handler: Duplicates, parked and dead-lettered messages. Where that fails they come
+        again, and are what they were."""
+        try:
+            self._commit()
+        except (TransactionRolledBackError, TransactionInDoubtError) as error:
+            emit("trigger", "settlement_undone", f"{error}: what was acknowledged may come again", level=logging.WARNING)
+
+    def _commit(self) -> None:
+        try:
+            self.transport_session.commit(self._clock.deadline(self._timeout))
+        except ConnectionLostError as error:
+            raise TransactionRolledBackError(f"the connection was lost before the commit: {error}") from error
+        except RequestTimeoutError as error:
+            raise TransactionInDoubtError(f"the provider did not answer the commit in time: {error}") from error
+
+    def failed(self, error: BaseException) -> None:
+        """The handler raised, or its commit did: undo what it sent and received, unless the provider has or nobody knows. The
+        message itself is not in the transaction then."""
+        self.session.rolled_back = False
+        if isinstance(error, TransactionRolledBackError | TransactionInDoubtError):
+            return
+        try:
+            Session.rollback(self.session)
+        except JmsClientError as failure:  # the link is gone, and with it the transaction
+            emit("trigger", "rollback_failed", f"a transaction cannot be rolled back: {failure}", level=logging.WARNING)
+
+    def close(self) -> None:
+        """Close the session: what is open is rolled back, what is unsettled goes back. Idempotent."""
+        Session.close(self.session, 5.0)
+        self._connection.close()
