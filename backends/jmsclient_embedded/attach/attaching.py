@@ -6,6 +6,7 @@ a few seconds. Source: api.md "Connections"; the parameter `attach=yes`.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -62,7 +63,8 @@ def attach(store: Path, endpoint: Endpoint, listener: TransportListener) -> Remo
     try:
         connected.settimeout(HELLO_TIMEOUT)
         connected.connect(str(socket_path(store)))
-        connected.sendall(encode(greeting(endpoint.parameters, endpoint.client_id)))
+        with contextlib.suppress(ConnectionError):  # it has turned us away already, and said why
+            connected.sendall(encode(greeting(endpoint.parameters, endpoint.client_id)))
         reader = FrameReader()
         try:
             peer, capabilities = read_answer(_first_frame(connected, reader, store))
