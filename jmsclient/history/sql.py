@@ -99,6 +99,7 @@ class SqlHistory(DocumentHistory):
 
     @contextmanager
     def transaction(self, completion: Complete | None) -> Iterator[HistoryTransaction]:
+        self._prepare()
         self._check_open()
         with self._source.transaction() as connection:
             yield HistoryTransaction(connection)
@@ -126,6 +127,8 @@ class SqlHistory(DocumentHistory):
         self._complete(connection, completion)
 
     def _complete(self, connection: Any, completion: Complete) -> None:
+        if self._create:  # nothing was asked of this history yet: in the transaction that it is given
+            tables.create(connection)
         tables.take_turns(connection, [self._key(completion)])
         reply = self._apply(connection, completion, self._times.now(connection))
         if reply.lease_lost:
@@ -190,9 +193,7 @@ class SqlHistory(DocumentHistory):
     @contextmanager
     def _reading(self) -> Iterator[Any]:
         """The same for questions: on SQLite they wait for no writer."""
-        if not self._prepared:
-            with self._own():
-                pass
+        self._prepare()
         self._check_open()
         with (
             self._source.transaction(wait=tables.OPERATION_TIMEOUT, writes=False) as connection,
@@ -201,6 +202,12 @@ class SqlHistory(DocumentHistory):
         ):
             tables.limit(connection)
             yield connection
+
+    def _prepare(self) -> None:
+        """Have the tables, and on SQLite the time, before a transaction that may not write them."""
+        if not self._prepared:
+            with self._own():
+                pass
 
     def _check_open(self) -> None:
         if self._closed:

@@ -28,7 +28,7 @@ from .redis_program import RedisProgram, valkey_server
 
 REAL = [pytest.param(kind, marks=pytest.mark.real) for kind in ("redis", "valkey", "postgresql")]
 KINDS = ["memory", "sqlite", "sql", "fakeredis", *REAL]
-SHARED = ["sqlite", pytest.param("redis", marks=pytest.mark.real)]
+SHARED = ["sqlite", *[pytest.param(kind, marks=pytest.mark.real) for kind in ("redis", "postgresql")]]
 
 Forge = Callable[..., None]
 
@@ -58,7 +58,7 @@ def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A history that processes share."""
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'history.db'}"
-    return str(request.getfixturevalue("redis_url"))
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture(scope="session")
