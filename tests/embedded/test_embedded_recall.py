@@ -100,7 +100,7 @@ def test_if_20_taken_messages_are_the_clients_and_stay(client: Client, connectio
 
 def test_if_20_again_and_again_while_messages_come_and_go(client: Client, connection: Connection) -> None:
     """IF-20: pausing and resuming while batches are pushed and taken loses and repeats nothing, and keeps the order."""
-    number = 600
+    number = 6000
     got: list[tuple[str | None, int]] = []
 
     def consume() -> None:
@@ -112,7 +112,7 @@ def test_if_20_again_and_again_while_messages_come_and_go(client: Client, connec
 
     client.admin.create_queue("q")
     consuming = Background(consume)
-    sending = Background(lambda: [send(connection, 60) for _ in range(10)])
+    sending = Background(lambda: [send(connection, 60) for _ in range(100)])
     rounds = 0
     while consuming.running and rounds < 2000:
         client.admin.pause_consumption("q")
@@ -120,7 +120,7 @@ def test_if_20_again_and_again_while_messages_come_and_go(client: Client, connec
         rounds += 1
     sending.result()
     consuming.result()
-    assert got == [(str(one), 1) for _ in range(10) for one in range(60)]
+    assert got == [(str(one), 1) for _ in range(100) for one in range(60)]
     assert rounds > 5
     until(lambda: client.numbers() == (0, 0))
 
