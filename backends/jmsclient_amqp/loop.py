@@ -133,8 +133,18 @@ class Loop:
     def ask(self, start: Callable[[Answer[T], Any], None], deadline: float | None, what: str, argument: Any = None) -> T:
         """Have the thread call `start(answer, argument)` and wait until the answer is given. Raises what it fails with, and
         RequestTimeoutError."""
+        return self.ask_with(Answer(self.clock), start, deadline, what, argument)
+
+    def ask_with(
+        self,
+        answer: Answer[T],
+        start: Callable[[Answer[T], Any], None],
+        deadline: float | None,
+        what: str,
+        argument: Any = None,
+    ) -> T:
+        """As `ask`, with an answer of the caller's, who may have to name it later."""
         assert not self.here, f"the I/O thread was about to wait for itself: {what}"
-        answer: Answer[T] = Answer(self.clock)
         self.tell(start, answer, argument)
         if self.error is not None:
             answer.fail(self.error)

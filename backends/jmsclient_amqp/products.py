@@ -49,7 +49,17 @@ class Product:
 ARTEMIS: Final = Product(
     provider="artemis",
     products=("apache-activemq-artemis",),
-    capabilities=replace(_COMMON, reject="dead_letter", priorities=True),
+    capabilities=replace(
+        _COMMON,
+        reject="dead_letter",
+        transactions=True,
+        browse=True,
+        selectors=True,
+        priorities=True,
+        topics=True,
+        durable_subscriptions=True,
+        shared_subscriptions=True,
+    ),
     delayed_by_offer=True,
 )
 GENERIC: Final = Product(
@@ -74,4 +84,9 @@ def product_of(peer: Peer, offered: frozenset[str], override: str | None) -> Pro
 
 def capabilities_of(product: Product, offered: frozenset[str]) -> Capabilities:
     """What this connection can do."""
-    return product.capabilities
+    capabilities = product.capabilities
+    if product.delayed_by_offer and "DELAYED_DELIVERY" in offered:
+        capabilities = replace(capabilities, delayed_delivery=True)
+    if "SHARED-SUBS" not in offered:
+        capabilities = replace(capabilities, shared_subscriptions=False)
+    return capabilities

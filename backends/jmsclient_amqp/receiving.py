@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jmsclient.destination import Topic
 from jmsclient.errors import (
     ConnectionLostError,
+    IllegalStateError,
     InvalidSelectorError,
     JmsClientError,
     MessageFormatError,
@@ -65,9 +66,12 @@ class AmqpReceiver(Receiver):
         self._product = session.product
         self._topic = isinstance(spec.destination, Topic)
         self._what = f"a consumer of {spec.destination.address}"
+        self._names = session.transport.link_names
+        self._link_name: str | None = None
         self._drainable = session.transport.capabilities.drain != "no"
         self._closed = False
         """Nothing is delivered any more, from whatever thread this was set."""
+        self._transaction = session.transaction
         self._stale = 0
         self._phase = Phase.ATTACHING  # this and the rest belong to the I/O thread
         self._held: dict[int, Arrival] = {}  # what is unsettled, by number
@@ -87,10 +91,17 @@ class AmqpReceiver(Receiver):
 
     def _attach(self, answer: Answer[None], _: Any) -> None:
         spec = self.spec
+        try:
+            name = self._link_name = self._transport.link_name("receiver") if spec.name is None else self._names.take(spec)
+        except IllegalStateError as error:
+            answer.fail(error)
+            self._phase = Phase.GONE
+            return
         self._attaching = self._transport.awaited(answer)
-        source = source_of(spec, self._product.naming.address(spec.destination), modified=self._product.modified)
-        name = self._transport.link_name("receiver")
-        self.link = self._session.handle.receiver(name, source, local(name), pre_settled=spec.pre_settled)
+        address = self._product.naming.address(spec.destination)
+        source = source_of(spec, address, modified=self._product.modified, global_share=not self._transport.has_client_id)
+        pre_settled = spec.pre_settled or spec.kind == "browse"
+        self.link = self._session.handle.receiver(name, source, local(name), pre_settled=pre_settled)
         self._session.attached(self)
 
     def _look_at_attach(self, attaching: Answer[None]) -> None:
@@ -213,7 +224,24 @@ class AmqpReceiver(Receiver):
         for arrival in fresh:
             arrival.settled = True
 
+    def accept(self, arrival: Arrival) -> None:
+        if not arrival.settled:
+            self._tell(self._accept, arrival)
+            if self._loop.error is not None:
+                self._count_stale(1)
+            arrival.settled = True
+
+    def _accept(self, arrival: Arrival, _: Any) -> None:
+        self._settle([arrival], ACCEPT)
+
     def _settle(self, arrivals: list[Arrival], disposition: Disposition) -> None:
+        transaction = self._transaction
+        if transaction is None or disposition is not ACCEPT:
+            self._apply(arrivals, disposition)
+        else:
+            transaction.when_declared(lambda: self._apply(arrivals, transaction.accept))
+
+    def _apply(self, arrivals: list[Arrival], disposition: Disposition) -> None:
         held = self._held
         numbers = [arrival.tag for arrival in arrivals if held.pop(arrival.tag, None) is not None]
         if numbers:
@@ -273,10 +301,16 @@ class AmqpReceiver(Receiver):
 
     def _detach(self) -> None:
         self._phase = Phase.DETACHING
-        if self.spec.kind in ("durable", "shared_durable"):
+        if self.spec.kind in ("durable", "shared_durable"):  # to close it would delete the subscription
+            self._transport.expect_detach(self.link.address, self._detached)
             self.link.detach()
         else:
             self.link.close()
+
+    def _detached(self) -> None:
+        self.link.forget()
+        self.link.free()
+        self._end(link_lost(self._what, None))
 
     def _detach_now(self, *_: Any) -> None:
         """The drain took too long."""
@@ -302,6 +336,10 @@ class AmqpReceiver(Receiver):
             self._phase = Phase.STOPPING
             if self._drainable and not self.link.drained:
                 self.link.drain()
+
+    def open_on(self, address: str) -> bool:
+        """It receives from the destination of this URI."""
+        return self._phase is not Phase.GONE and self.spec.destination.address == address
 
     @property
     def quiet(self) -> bool:
@@ -334,6 +372,8 @@ class AmqpReceiver(Receiver):
             self._transport.answered(attaching)
             attaching.fail(error)
         self._phase = Phase.GONE
+        if self._link_name is not None:
+            self._names.give(self._link_name)
         self._session.detached(self)
         drains, self._drains = self._drains, []
         self._give(drains)

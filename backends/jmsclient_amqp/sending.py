@@ -19,6 +19,7 @@ from jmsclient.errors import (
     RequestTimeoutError,
     ResourceAllocationError,
     SendError,
+    TransactionRolledBackError,
     UnsupportedFeatureError,
 )
 from jmsclient.message import PlainContent
@@ -91,6 +92,7 @@ class AmqpSender(Sender):
         self._naming = session.product.naming
         self._address = self._naming.address(destination)
         self._what = f"a sender to {destination.address}"
+        self._transaction = session.transaction
         self._closed = False
         self._attached = False  # this is read by others; it and the rest are written on the I/O thread
         self._waiting: deque[Batch] = deque()
@@ -218,12 +220,18 @@ class AmqpSender(Sender):
     def _pump(self) -> None:
         """Send while there is credit."""
         link, waiting, sent = self.link, self._waiting, self._sent
+        state = None
+        if self._transaction is not None and waiting:
+            state = self._transaction.sending
+            if state is None:
+                self._transaction.when_declared(self._pump_if_attached)
+                return
         while waiting:
             batch = waiting[0]
             messages = batch.messages
             count = min(link.credit, len(messages) - batch.written)
             for index in range(batch.written, batch.written + count):
-                number = link.send(messages[index])
+                number = link.send(messages[index], state)
                 batch.numbers.append(number)
                 sent[number] = (batch, index)
             batch.written += count
@@ -231,6 +239,10 @@ class AmqpSender(Sender):
                 return
             batch.written_at = self._clock.monotonic()
             waiting.popleft()
+
+    def _pump_if_attached(self) -> None:
+        if self._attached:
+            self._pump()
 
     def look(self) -> None:
         """New bytes have been processed."""
@@ -285,6 +297,10 @@ class AmqpSender(Sender):
         numbers = frozenset(number for number in batch.numbers if self._sent.pop(number, None) is not None)
         if numbers and self._attached:
             self.link.abandon(numbers)
+        if numbers and self._transaction is not None:
+            self._transaction.doomed = TransactionRolledBackError(
+                f"{self._what}: a message of this transaction was not confirmed in time, so all of it was undone"
+            )
 
     def lost(self, error: JmsClientError) -> None:
         """The session or the connection has ended."""

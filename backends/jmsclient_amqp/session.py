@@ -5,16 +5,27 @@ Must not know frames. What is marked so runs on the I/O thread. Source: transpor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jmsclient.destination import Destination
-from jmsclient.errors import ConnectionLostError, IllegalStateError, JmsClientError, RequestTimeoutError
+from jmsclient.errors import (
+    ConnectionLostError,
+    IllegalStateError,
+    JmsClientError,
+    RequestTimeoutError,
+    TransactionInDoubtError,
+    TransactionRolledBackError,
+    UnsupportedFeatureError,
+)
 from jmsclient.transport.contract import ReceiverSpec, Sink, TransportSession
 from jmsclient_amqp.engine.links import SessionHandle
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.receiving import AmqpReceiver
 from jmsclient_amqp.refusals import session_ended
 from jmsclient_amqp.sending import AmqpSender
+from jmsclient_amqp.subscriptions import Removal
+from jmsclient_amqp.temporary import Temporary
+from jmsclient_amqp.transaction import Transaction
 
 if TYPE_CHECKING:
     from jmsclient_amqp.transport import AmqpTransport
@@ -25,7 +36,7 @@ class AmqpSession(TransportSession):
 
     handle: SessionHandle
 
-    def __init__(self, transport: AmqpTransport) -> None:
+    def __init__(self, transport: AmqpTransport, *, transacted: bool) -> None:
         self.transport = transport
         self.loop = transport.loop
         self.product = transport.product
@@ -33,10 +44,13 @@ class AmqpSession(TransportSession):
         self._error: JmsClientError | None = None  # why the peer ended it
         self._receivers: dict[AmqpReceiver, None] = {}  # these belong to the I/O thread
         self._senders: dict[AmqpSender, None] = {}
+        self._parts: dict[Removal | Temporary, None] = {}
         self._beginning: Answer[None] | None = None
         self._ending: Answer[None] | None = None
+        self.transaction = Transaction(self) if transacted else None
         self._ended = False  # by us
-        self._over = False
+        self.over = False
+        """It has ended, by whomever."""
 
     # -- the contract -----------------------------------------------------------------------------------------------
 
@@ -64,6 +78,74 @@ class AmqpSession(TransportSession):
         self.check_open()
         self.loop.ask(self.transport.barrier, deadline, "the settlement of messages")
 
+    # -- subscriptions and temporary destinations -------------------------------------------------------------------
+
+    def unsubscribe(self, name: str, deadline: float | None) -> None:
+        self.check_open()
+        if not self.transport.capabilities.durable_subscriptions:
+            raise UnsupportedFeatureError(f"{self.transport.peer.product} has no durable subscriptions here")
+        if not self.transport.has_client_id:
+            raise UnsupportedFeatureError(
+                f"subscription {name!r}: over AMQP one without a client id can only be deleted at the broker; "
+                "or connect(client_id=…) and subscribe with that"
+            )
+        self.loop.ask(self._unsubscribe, deadline, f"the end of subscription {name!r}", name)
+
+    def _unsubscribe(self, answer: Answer[None], name: str) -> None:
+        if self.transport.link_names.is_open(name):
+            answer.fail(IllegalStateError(f"subscription {name!r}: this connection has a consumer open on it"))
+            return
+        self.part(Removal(self, name, self.transport.awaited(answer)))
+
+    def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
+        self.check_open()
+        if kind == "topic" and not self.transport.capabilities.topics:
+            raise UnsupportedFeatureError(f"{self.transport.peer.product} offers no topics here")
+        return self.transport.create_temporary(kind, deadline)
+
+    def delete_temporary(self, destination: Destination, deadline: float | None) -> None:
+        self.check_open()
+        self.transport.delete_temporary(destination, deadline)
+
+    # -- transactions -----------------------------------------------------------------------------------------------
+
+    def commit(self, deadline: float | None) -> None:
+        transaction = self._transaction("commit")
+        answer: Answer[None] = Answer(self.transport.clock)
+        try:
+            self.check_open()
+            self.loop.ask_with(answer, lambda *_: self._discharge(answer, fail=False), deadline, "a commit")
+        except RequestTimeoutError as error:
+            self.loop.tell(lambda *_: transaction.abandon(answer))
+            raise TransactionInDoubtError(f"whether the commit happened is not known: {error}") from error
+        except ConnectionLostError as error:
+            raise TransactionRolledBackError(f"the connection was lost before the commit: {error}") from error
+
+    def rollback(self, *, redelivery_delay: float, deadline: float | None) -> None:
+        transaction = self._transaction("rollback")
+        answer: Answer[None] = Answer(self.transport.clock)
+        if self.transport.dead or self._error is not None:
+            return  # the broker has done it
+        self.check_open()
+        try:
+            self.loop.ask_with(answer, lambda *_: self._discharge(answer, fail=True), deadline, "a rollback")
+        except RequestTimeoutError:
+            self.loop.tell(lambda *_: transaction.abandon(answer))
+            raise
+        except (ConnectionLostError, TransactionInDoubtError):
+            pass  # the broker does it
+
+    def _transaction(self, what: str) -> Transaction:
+        if self.transaction is None:
+            raise IllegalStateError(f"{what}: this session is not transacted")
+        return self.transaction
+
+    def _discharge(self, answer: Answer[None], *, fail: bool) -> None:
+        assert self.transaction is not None
+        self.transaction.discharge(self.transport.awaited(answer), fail=fail)
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
     def close(self, deadline: float | None) -> None:
         if self.loop.here:
             self._closed = True
@@ -86,8 +168,11 @@ class AmqpSession(TransportSession):
 
     def begin(self, answer: Answer[None]) -> None:
         """Open it; the answer comes with the peer's."""
-        self._beginning = answer
         self.handle = self.transport.engine.session()
+        if self.transaction is None:
+            self._beginning = answer
+        else:
+            self.transaction.begin(answer)
 
     def attached(self, link: AmqpReceiver | AmqpSender) -> None:
         """It takes part from now on."""
@@ -95,6 +180,18 @@ class AmqpSession(TransportSession):
             self._receivers[link] = None
         else:
             self._senders[link] = None
+
+    def part(self, part: Removal | Temporary) -> None:
+        """It takes part from now on, and is neither receiver nor sender."""
+        self._parts[part] = None
+
+    def parted(self, part: Removal | Temporary) -> None:
+        """It is gone."""
+        self._parts.pop(part, None)
+
+    def receives_from(self, address: str) -> bool:
+        """A receiver is open on the destination of this URI."""
+        return any(receiver.open_on(address) for receiver in self._receivers)
 
     def detached(self, link: AmqpReceiver | AmqpSender) -> None:
         """It is gone."""
@@ -109,18 +206,22 @@ class AmqpSession(TransportSession):
             receiver.look()
         for sender in tuple(self._senders):
             sender.look()
+        for part in tuple(self._parts):
+            part.look()
+        if self.transaction is not None:
+            self.transaction.look()
         if self._beginning is not None and self.handle.remote_open:
             beginning, self._beginning = self._beginning, None
             self.transport.answered(beginning)
             beginning.give(None)
-        if self._ending is not None and not self._over:
+        if self._ending is not None and not self.over:
             self._end_when_quiet()
-        if not self._over and self.handle.remote_closed:
+        if not self.over and self.handle.remote_closed:
             self._ended_by_peer_or_us()
 
     def _end(self, answer: Answer[None], _: Any) -> None:
         """Give everything back, then end. What was handed over is counted, the rest is not (T13, T14)."""
-        if self._over:
+        if self.over:
             answer.give(None)
             return
         self._ending = self.transport.awaited(answer)
@@ -135,14 +236,16 @@ class AmqpSession(TransportSession):
         self._end_now()
 
     def _end_now(self, *_: Any) -> None:
-        if not self._ended and not self._over:
+        if not self._ended and not self.over:
             self._ended = True
             for receiver in tuple(self._receivers):
                 receiver.give_back()
+            if self.transaction is not None and self.transaction.used:
+                self.transaction.discharge(None, fail=True)
             self.handle.close()
 
     def _ended_by_peer_or_us(self) -> None:
-        self._over = True
+        self.over = True
         self.transport.forget(self)
         if self._ending is None:
             self._error = session_ended(self.handle.remote_condition)
@@ -163,11 +266,19 @@ class AmqpSession(TransportSession):
             receiver.lost(error, alone=self._ending is None)
         for sender in tuple(self._senders):
             sender.lost(error)
+        for part in tuple(self._parts):
+            part.lost(error)
+        if self.transaction is not None:
+            self.transaction.connection_lost(error)
 
     def lost(self, error: JmsClientError) -> None:
         """The connection has ended; the transport tells the listener."""
-        self._over = True
+        self.over = True
         for receiver in tuple(self._receivers):
             receiver.lost(error, alone=False)
         for sender in tuple(self._senders):
             sender.lost(error)
+        for part in tuple(self._parts):
+            part.lost(error)
+        if self.transaction is not None:
+            self.transaction.connection_lost(error)

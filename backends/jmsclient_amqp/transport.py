@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
+from jmsclient.destination import Destination
 from jmsclient.errors import (
     ConnectionLostError,
     IllegalStateError,
@@ -18,7 +20,7 @@ from jmsclient.errors import (
     UnsupportedFeatureError,
 )
 from jmsclient.transport.contract import Backend, Endpoint, Peer, Transport, TransportListener
-from jmsclient_amqp.engine.connection import Engine
+from jmsclient_amqp.engine.connection import DetachEvents, Engine
 from jmsclient_amqp.engine.library import Condition, EngineError
 from jmsclient_amqp.engine.links import SessionHandle
 from jmsclient_amqp.header import Headers
@@ -29,6 +31,8 @@ from jmsclient_amqp.reach import reach
 from jmsclient_amqp.refusals import connection_ended
 from jmsclient_amqp.session import AmqpSession
 from jmsclient_amqp.settings import Settings, settings_of
+from jmsclient_amqp.subscriptions import LinkNames
+from jmsclient_amqp.temporary import Temporary
 
 _PROPERTIES = mapped([symbol("product"), text("jmsclient"), symbol("version"), text("0.1"), symbol("platform"), text("Python")])
 _DESIRED = symbols(["sole-connection-for-container", "DELAYED_DELIVERY", "ANONYMOUS-RELAY", "SHARED-SUBS"])
@@ -82,6 +86,11 @@ class AmqpTransport(Transport):
         self._ending: Answer[None] | None = None
         self._sessions: dict[AmqpSession, None] = {}  # these three belong to the I/O thread
         self._pending: set[Answer[Any]] = set()
+        self.link_names = LinkNames(has_client_id=self.has_client_id)
+        self._own_session: AmqpSession | None = None
+        self._temporary: dict[Temporary, None] = {}
+        self._detaches: DetachEvents | None = None
+        self._expected: dict[int, Callable[[], None]] = {}
         self._barriers: dict[SessionHandle, Answer[None]] = {}
         self._numbers = 0
         self._ids = itertools.count(1)
@@ -130,6 +139,21 @@ class AmqpTransport(Transport):
         """For a message that has none. Any thread."""
         return f"ID:{self.container}-{next(self._ids)}"
 
+    def expect_detach(self, address: int, run: Callable[[], None]) -> None:
+        """Call `run` when the peer has answered the detach of this link, which leaves no state behind."""
+        if self._detaches is None:
+            self._detaches = self.engine.hear_detaches()
+        self._expected[address] = run
+
+    def _look_at_detaches(self, detaches: DetachEvents) -> None:
+        for address in detaches.take():
+            run = self._expected.pop(address, None)
+            if run is not None:
+                run()
+        if not self._expected:
+            detaches.stop()
+            self._detaches = None
+
     def barrier(self, answer: Answer[None], _: Any) -> None:
         """Give the answer when the peer has processed all that was sent before: it answers the begin of a session in its turn."""
         self._barriers[self.engine.session()] = self.awaited(answer)
@@ -158,6 +182,8 @@ class AmqpTransport(Transport):
             session.look()
         if self._barriers:
             self._look_at_barriers()
+        if self._detaches is not None:
+            self._look_at_detaches(self._detaches)
         if engine.remote_closed:
             if self._ending is not None:
                 self.answered(self._ending)
@@ -219,13 +245,43 @@ class AmqpTransport(Transport):
         self.check_open()
         if transacted and not self.capabilities.transactions:
             raise UnsupportedFeatureError(f"{self.peer.product} offers no transactions here; use AUTO, CLIENT or INDIVIDUAL")
-        session = AmqpSession(self)
+        session = AmqpSession(self, transacted=transacted)
         self.loop.ask(self._begin, deadline, "the begin of a session", session)
         return session
 
     def _begin(self, answer: Answer[None], session: AmqpSession) -> None:
         self._sessions[session] = None
         session.begin(self.awaited(answer))
+
+    def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
+        """As a session's."""
+        return self.loop.ask(self._create_temporary, deadline, f"a temporary {kind}", kind)
+
+    def _create_temporary(self, answer: Answer[Destination], kind: Literal["queue", "topic"]) -> None:
+        if self._own_session is None or self._own_session.over:
+            self._own_session = AmqpSession(self, transacted=False)
+            self._begin(Answer(self.clock), self._own_session)
+        made = Temporary(self._own_session, kind, self.awaited(answer))
+        self._own_session.part(made)
+        self._temporary[made] = None
+
+    def delete_temporary(self, destination: Destination, deadline: float | None) -> None:
+        """As a session's."""
+        self.loop.ask(self._delete_temporary, deadline, f"the end of {destination.address}", destination.address)
+
+    def _delete_temporary(self, answer: Answer[None], address: str) -> None:
+        if any(session.receives_from(address) for session in self._sessions):
+            answer.fail(IllegalStateError(f"{address}: a consumer is open on it"))
+            return
+        for one in self._temporary:
+            if one.address == address:
+                one.delete(answer)
+                return
+        answer.give(None)
+
+    def forget_temporary(self, one: Temporary) -> None:
+        """It is gone."""
+        self._temporary.pop(one, None)
 
     def close(self, deadline: float | None) -> None:
         if self.loop.here:

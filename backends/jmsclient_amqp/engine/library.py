@@ -91,6 +91,7 @@ _NEEDED = [
     "pn_terminus_get_address",
     "pn_terminus_get_type",
     "pn_terminus_outcomes",
+    "pn_terminus_properties",
     "pn_terminus_set_address",
     "pn_terminus_set_distribution_mode",
     "pn_terminus_set_durability",

@@ -26,6 +26,7 @@ from jmsclient_amqp.engine.library import (
     text_of,
     value_of,
 )
+from jmsclient_amqp.primitives import Described
 
 _current, _partial, _recv, _advance = lib.pn_link_current, lib.pn_delivery_partial, lib.pn_link_recv, lib.pn_link_advance
 _update, _settle, _settled = lib.pn_delivery_update, lib.pn_delivery_settle, lib.pn_delivery_settled
@@ -50,7 +51,11 @@ class Terminus(NamedTuple):
     durable: bool = False
     never_expires: bool = False
     dynamic: bool = False
+    properties: bytes | None = None
+    """Of a dynamic node."""
     coordinator: bool = False
+    absent: bool = False
+    """Null: to find what the link's name stands for."""
 
 
 class Disposition(NamedTuple):
@@ -87,8 +92,11 @@ def _put(pointer: Any, terminus: Terminus) -> None:
         lib.pn_terminus_set_durability(pointer, lib.PN_DELIVERIES)
     if terminus.never_expires:
         lib.pn_terminus_set_expiry_policy(pointer, lib.PN_EXPIRE_NEVER)
+    fill(lib.pn_terminus_properties(pointer), terminus.properties)
     if terminus.dynamic:
         lib.pn_terminus_set_dynamic(pointer, True)
+    if terminus.absent:
+        lib.pn_terminus_set_type(pointer, UNSPECIFIED)
 
 
 class Scratch:
@@ -392,8 +400,20 @@ _ACCEPTED = Outcome(lib.PN_ACCEPTED)
 
 def _outcome(code: int, delivery: Any) -> Outcome:
     remote = lib.pn_delivery_remote(delivery)
-    value = None
+    value: Any = None
     if code not in (0, lib.PN_RECEIVED, lib.PN_ACCEPTED, lib.PN_REJECTED, lib.PN_RELEASED, lib.PN_MODIFIED):
         value = value_of(lib.pn_disposition_data(remote))
+    if code == TRANSACTIONAL and isinstance(value, list) and len(value) > 1 and isinstance(value[1], Described):
+        return _outcome_in_transaction(value[1])
     condition = condition_of(lib.pn_disposition_condition(remote)) if code == lib.PN_REJECTED else None
     return Outcome(int(code), condition, value)
+
+
+def _outcome_in_transaction(outcome: Described) -> Outcome:
+    """What became of a message within its transaction: the outcome that the transactional state carries."""
+    condition = None
+    fields = outcome.value if isinstance(outcome.value, list) else []
+    if outcome.descriptor == REJECTED and fields and isinstance(fields[0], Described) and isinstance(fields[0].value, list):
+        said = [str(one) for one in fields[0].value[:2] if one is not None]
+        condition = Condition(*said) if said else None
+    return Outcome(outcome.descriptor if isinstance(outcome.descriptor, int) else 0, condition)
