@@ -29,7 +29,7 @@ from jmsclient.errors import (
 )
 from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Outcome, Receiver, ReceiverSpec, Verb
 from jmsclient.transport.registry import parse_url
-from jmsclient_embedded.attach import frames, listening, pushing, remote
+from jmsclient_embedded.attach import frames, link, listening, pushing, remote
 from jmsclient_embedded.attach.attaching import attach
 from jmsclient_embedded.transport import EmbeddedBackend
 
@@ -248,6 +248,35 @@ def test_if_11_of_a_non_persistent_message_too_the_holder_knows_whether_it_was_s
     attached.session.flush(None)
     attached.cut()
     wait_until(lambda: holder.shown() == [("visible", 1), ("visible", 0), ("visible", 0)])
+
+
+def test_if_11_a_hand_over_that_was_struck_is_none(holder: Client, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IF-40: an exception from a signal handler while the holder is asked; the application never sees the message."""
+    attached = Attached(store)
+    attached.send("a")
+    receiver, arrivals = attached.take(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(link.Answer, "wait", _struck)
+        with pytest.raises(KeyboardInterrupt):
+            receiver.handing_over(arrivals)
+    attached.session.flush(None)
+    attached.cut()
+    wait_until(lambda: holder.shown() == [("visible", 0)])
+
+
+def _struck(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_holder_that_does_not_answer_is_left_alone_at_the_deadline(holder: Client, store: Path) -> None:
+    attached = Attached(store)
+    attached.send("a")
+    attached.take(1)
+    with holder.broker.steps.lock, pytest.raises(RequestTimeoutError):  # nothing is done there meanwhile
+        attached.transport.close(attached.transport.link.clock.deadline(0.02))
+    wait_until(lambda: holder.shown() == [("visible", 0)])
+    wait_until(lambda: not threads_named("embedded-attached"))
+    assert attached.listener.errors == []
 
 
 def test_if_10_what_a_client_held_is_back_when_its_link_is_cut(holder: Client, store: Path) -> None:

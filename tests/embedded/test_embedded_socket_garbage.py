@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from jmsclient.envelope import encode as encode_message
 from jmsclient.transport.contract import ACCEPT
+from jmsclient_embedded.attach import listening
 from jmsclient_embedded.attach.asked import QUESTIONS
 from jmsclient_embedded.attach.frames import FRAME_LIMIT, HELLO_LIMIT, encode
 from jmsclient_embedded.invariants import check
 from jmsclient_embedded.registry import close_broker
 
 from .attached import Attached, Heard, Raw, fresh_name, wait_until
-from .conftest import Client, content
+from .conftest import Client, Connect, content, in_thread
 
 FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -197,3 +198,20 @@ def test_a_client_that_does_not_read_holds_up_nobody(holder: Client, store: Path
         other.send("a", queue="other")
         assert other.take(1, "other")[1][0].content.body() == "a"
     wait_until(lambda: holder.shown() == [("visible", 0)] * 100)
+
+
+def test_the_end_of_the_holder_does_not_wait_long_for_a_client_that_reads_nothing(
+    connect: Connect, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "DISMISS_TIMEOUT", 0.05)
+    holder = connect(f"embedded:{fresh_name()}?store={store}")
+    holder.send(*["x" * 100_000 for _ in range(50)])
+    with Raw(store) as raw:
+        ask(raw, "open_session", session=1, transacted=False)
+        ask(raw, "open_receiver", session=1, receiver=2, spec=spec_of("q"))
+        raw.say({"tell": "request", "with": {"receiver": 2, "count": 50}})
+        wait_until(lambda: holder.shown() == [("receive", 0)] * 50)
+        in_thread(lambda: holder.transport.close(None))
+        assert holder.broker.ended
+    again = connect(f"embedded:{fresh_name()}?store={store}")
+    assert again.shown() == [("visible", 0)] * 50

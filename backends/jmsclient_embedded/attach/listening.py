@@ -29,6 +29,7 @@ MAX_CLIENTS = 64
 """Processes that may be attached at the same time."""
 HELLO_TIMEOUT = 10.0
 """Seconds after which a client that has not said hello is cut off."""
+DISMISS_TIMEOUT = 2.0
 _PAUSE_AFTER_FAULT = 1.0
 _BACKLOG = 16
 
@@ -51,6 +52,7 @@ class Listening:
         self._clients: dict[Client, float] = {}
         self._closing = False
         self._made = 0
+        self._deaf = False
         self._ears: socket.socket | None = None
         self._wake_read, self._wake_write = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name=f"{self._name}-socket", daemon=True)
@@ -71,19 +73,23 @@ class Listening:
         self._thread.start()
 
     def close(self, timeout: float | None) -> None:
-        """Remove the file, dismiss who is attached: what they hold goes back before this returns. At most `timeout` seconds."""
+        """Remove the file, dismiss who is attached: what they hold goes back before this returns. A client that reads nothing is
+        waited for `timeout` seconds at most, and never longer than DISMISS_TIMEOUT."""
         with self._lock:
             before, self._closing = self._closing, True
             if before or self._ears is None:
                 return
             self.path.unlink(missing_ok=True)
-        limit = None if timeout is None else time.monotonic() + timeout
+        limit = time.monotonic() + (DISMISS_TIMEOUT if timeout is None else min(timeout, DISMISS_TIMEOUT))
         self._wake_write.send(b".")
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
-        for client in list(self._clients):
-            text = f"the process that held store {str(self._store)!r} has closed it"
-            client.dismiss(text, None if limit is None else max(0.0, limit - time.monotonic()))
+        with self._lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.dismiss(f"the process that held store {str(self._store)!r} has closed it")
+        for client in clients:
+            client.end(limit)
         self._wake_write.close()
 
     def disown(self) -> None:
@@ -112,10 +118,13 @@ class Listening:
         try:
             connected, _ = ears.accept()
         except OSError as error:  # it left again, or no file descriptor is free
-            text = f"store {str(self._store)!r}: an attaching process could not be accepted: {error}"
-            emit("embedded", "client_not_accepted", text, level=logging.WARNING)
+            if not self._deaf:  # one event, however long it lasts
+                text = f"store {str(self._store)!r}: an attaching process could not be accepted: {error}"
+                emit("embedded", "client_not_accepted", text, level=logging.WARNING)
+            self._deaf = True
             select.select([self._wake_read], [], [], _PAUSE_AFTER_FAULT)
             return
+        self._deaf = False
         self._admit(connected)
 
     def _admit(self, connected: socket.socket) -> None:
@@ -150,7 +159,7 @@ class Listening:
 
 
 def _listen(path: Path) -> socket.socket:
-    if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
+    if os.path.lexists(path) and not stat.S_ISSOCK(path.lstat().st_mode):
         raise OSError(f"{str(path)!r} is there and is no socket; move it away")
     ears = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

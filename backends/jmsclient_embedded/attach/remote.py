@@ -74,10 +74,11 @@ class RemoteTransport(Transport):
         self._sessions.pop(session, None)
 
     def close(self, deadline: float | None) -> None:
-        if not self.link.dead:
-            for session in tuple(self._sessions):
+        try:
+            for session in () if self.link.dead else tuple(self._sessions):
                 session.close(deadline)
-        self.link.close(deadline)
+        finally:  # a holder that does not answer takes everything back when the link is gone
+            self.link.close(deadline)
 
 
 class RemoteSession(TransportSession):

@@ -86,7 +86,11 @@ class RemoteReceiver(Receiver):
         tags = [arrival.tag for arrival in arrivals if arrival.persistent and not arrival.settled]
         if tags and not self._link.dead:
             deadline = self._link.clock.deadline(HAND_OVER_TIMEOUT)
-            self._link.ask("handing_over", deadline, receiver=self.number, tags=tags)
+            try:
+                self._link.ask("handing_over", deadline, receiver=self.number, tags=tags)
+            except BaseException:  # struck or refused: the application does not see them after all
+                self._link.tell("seen", receiver=self.number, tags=tags, seen=False)
+                raise
 
     def tell_seen(self, arrival: Arrival, seen: bool) -> None:
         """The application has seen it, or is not to see it after all."""

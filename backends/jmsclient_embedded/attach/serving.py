@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from jmsclient.clock import Clock
+from jmsclient.clock import Clock, SystemBell
 from jmsclient.errors import JmsClientError
 from jmsclient.events import emit
 from jmsclient.transport.contract import Transport
@@ -27,6 +27,7 @@ from jmsclient_embedded.attach.wire import Wire
 
 CALLS_TIMEOUT = 5.0
 """Seconds that the end of a client waits for what it called and has not ended."""
+LOSE_TIMEOUT = 5.0
 _logger = logging.getLogger("jmsclient.embedded")
 
 
@@ -49,6 +50,7 @@ class Client:
         self._welcome = welcome
         self._gone = gone
         self._lose: Lose | None = None
+        self._lost = SystemBell()
         self._asked: Asked
         self._calls = Calls(name)
         self._tags = itertools.count(1)
@@ -56,10 +58,16 @@ class Client:
         self._reader = FrameReader(HELLO_LIMIT)
         self.wire = Wire(connected, name, reader=self._reader, on_frame=self._frame, on_end=self._ended)
 
-    def dismiss(self, text: str, timeout: float | None) -> None:
-        """The holder closes the store: say so, and take everything back. Returns when that is done, at most after `timeout`."""
+    def dismiss(self, text: str) -> None:
+        """The holder closes the store: say so, and then no more. Does not wait."""
         self.wire.put(encode({"push": "bye", "text": text}))
-        self.wire.end(timeout)
+        self.wire.finish()
+
+    def end(self, limit: float) -> None:
+        """After `dismiss`: until `limit` (monotonic) for what the client has not read yet; returns when everything of it has gone
+        back, LOSE_TIMEOUT seconds later at most."""
+        self.wire.flush(limit)
+        self._lost.wait(LOSE_TIMEOUT)
 
     # -- the reading thread --------------------------------------------------------------------------------------------
 
@@ -108,6 +116,7 @@ class Client:
                 self._lose()
         finally:
             self._gone(self)
+            self._lost.ring()
             self._calls.end(CALLS_TIMEOUT)
 
     # -- what a client tells: at once, in order --------------------------------------------------------------------------

@@ -21,6 +21,10 @@ from jmsclient_embedded.attach.frames import Frame, FrameReader, ProtocolError
 READ_BYTES = 256 * 1024
 WRITE_BYTES = 1024 * 1024
 """What is written in one call, where that much waits."""
+FLUSH_TIMEOUT = 10.0
+"""Seconds that the end of a link waits for a peer that does not read."""
+JOIN_TIMEOUT = 5.0
+"""Seconds that it then waits for the reading thread, which acts on the last that came."""
 _THREADS = 2
 _live: weakref.WeakSet[Wire] = weakref.WeakSet()
 
@@ -70,13 +74,16 @@ class Wire:
         self._bell.ring()
 
     def end(self, timeout: float | None) -> None:
-        """Write what was put, then close; what cannot be written within `timeout` seconds is not. Joins the threads, but for the
-        one that calls."""
-        limit = None if timeout is None else time.monotonic() + timeout
+        """Write what was put, then close; what cannot be written within `timeout` seconds (None: FLUSH_TIMEOUT) is not. Joins the
+        threads, but for the one that calls."""
+        self.flush(time.monotonic() + (FLUSH_TIMEOUT if timeout is None else timeout))
+        self._join(self._readers, time.monotonic() + JOIN_TIMEOUT)
+
+    def flush(self, limit: float) -> None:
+        """Write what was put, until `limit` (monotonic) at most, then cut."""
         self.finish()
         self._join(self._writer, limit)
         self.cut()
-        self._join(self._readers, limit)
 
     def cut(self) -> None:
         """Close it now, as a cable that is pulled; the threads end by themselves. Any thread."""
@@ -144,9 +151,9 @@ class Wire:
         if last:
             self._socket.close()
 
-    def _join(self, thread: threading.Thread, limit: float | None) -> None:
+    def _join(self, thread: threading.Thread, limit: float) -> None:
         if thread is not threading.current_thread() and thread.ident is not None:
-            thread.join(None if limit is None else max(0.0, limit - time.monotonic()))
+            thread.join(max(0.0, limit - time.monotonic()))
 
 
 def _disown_all() -> None:
