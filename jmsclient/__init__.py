@@ -1,5 +1,6 @@
 """JMS-style consumers for Python. The public names; see the documentation for what each promises."""
 
+from jmsclient.buffer import BufferCounters
 from jmsclient.conversion import Byte, Float, Int, Short
 from jmsclient.destination import (
     Queue,
@@ -36,6 +37,7 @@ from jmsclient.jms.connection import Connection, connect
 from jmsclient.jms.consumer import MessageConsumer
 from jmsclient.jms.producer import MessageProducer
 from jmsclient.jms.session import Session
+from jmsclient.jms.totals import ReadAheadTotals
 from jmsclient.message import Message, MessageKind
 from jmsclient.options import AcknowledgeMode, ConnectionOptions, ConsumerOptions, DefaultReadAhead, TriggerOptions, WorkerOptions
 from jmsclient.transport.administration import (
@@ -54,6 +56,7 @@ __all__ = [
     "AcknowledgeMode",
     "Administration",
     "AskResolver",
+    "BufferCounters",
     "Byte",
     "Capabilities",
     "CloseReport",
@@ -93,6 +96,7 @@ __all__ = [
     "QueueBrowser",
     "ReadAheadAllowed",
     "ReadAheadClosePolicy",
+    "ReadAheadTotals",
     "RequestTimeoutError",
     "ResolverRequest",
     "ResourceAllocationError",

@@ -2,7 +2,7 @@
 
 The sink of one receiver and the guard of one `Buffer`. It decides under its lock and acts (requests, settles, wakes) outside it. It
 never refers to the consumer or trigger above, only to the two calls it was given, so that a dropped consumer can be collected.
-Rules RA-5, RA-10 to RA-14, RA-16, RA-26, IF-9, IF-16 to IF-18, IF-27; architecture "Threads, signals, finalizers".
+Rules RA-5, RA-10 to RA-16, RA-26, IF-9, IF-16 to IF-18, IF-27; architecture "Threads, signals, finalizers".
 
 `unsure`: an exception from a signal handler struck while demand changed hands, so what the provider still owes is not known; the
 next wait resolves it with a drain. Thread-safe means here: `take`, `put_back` and the lock-free pop of `queue` are for one thread
@@ -153,6 +153,20 @@ class Intake:
         _settle([arrival for arrival, _, kept in purged if kept], RELEASE)
         self._on_arrival()
         return purged
+
+    def release_held(self, age: float) -> list[Arrival]:
+        """Give back every kept message that has waited `age` seconds or longer, before its provider's limit ends the hold (RA-15);
+        which they are. Asks for nothing: the next receive does."""
+        now = self._clock.monotonic()
+        with self._lock:
+            ages = self.buffer.aged(now, age)
+            if not ages:
+                return []
+            held = self.buffer.remove(lambda arrival: id(arrival) in ages and not arrival.settled)
+            self.buffer.released += len(held)
+        _settle(held, RELEASE)
+        self._on_arrival()
+        return held
 
     def want_one(self) -> None:
         """Demand for one message, while a receive waits or a listener is idle, where there is no window (IF-17)."""

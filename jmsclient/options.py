@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from jmsclient.errors import ConfigurationError
@@ -82,6 +83,9 @@ class ConsumerOptions:
     """Seconds after which a buffered message is purged; 0 never (RA-11)."""
     idle_timeout: float = 30.0
     """Seconds without a take after which kept messages go back to the broker; 0 never (RA-13)."""
+    close_in_listener: Literal["deliver", "raise"] = "deliver"
+    """What `close` does inside the consumer's own listener while the close policy is DELIVER_ALL: return, and deliver the rest when
+    the call has ended; or raise IllegalStateError at once (RA-24)."""
 
     def __post_init__(self) -> None:
         count("read_ahead_messages", self.read_ahead_messages)
@@ -92,6 +96,7 @@ class ConsumerOptions:
                 raise ConfigurationError(f"read_ahead_refill={self.read_ahead_refill}: expected a percentage 1 to 100 or 'empty'")
         seconds("purge_after", self.purge_after)
         seconds("idle_timeout", self.idle_timeout)
+        choice("close_in_listener", self.close_in_listener, ("deliver", "raise"))
 
 
 OnError = Literal["dead_letter", "redeliver", "acknowledge"]
@@ -152,9 +157,14 @@ class WorkerOptions:
     password: str | None = None
     client_id: str | None = None
     request_timeout: float = 30.0
+    journal: str | Path | None = None
+    """A file that every event is appended to, a line of JSON each, for `jmsclient history check`; None: no journal."""
 
     def __post_init__(self) -> None:
         seconds("request_timeout", self.request_timeout, least=0.001)
+        if self.journal is not None and (not isinstance(self.journal, str | Path) or not str(self.journal)):
+            raise ConfigurationError(f"journal={self.journal!r}: expected the path of a file, or None")
 
     def __repr__(self) -> str:  # no secret in any repr (O09)
-        return f"WorkerOptions(username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout})"
+        shown = f"username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout}"
+        return f"WorkerOptions({shown}, journal={None if self.journal is None else str(self.journal)!r})"

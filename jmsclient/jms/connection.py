@@ -20,9 +20,11 @@ from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination
 from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
 from jmsclient.events import emit
+from jmsclient.jms.consumer import MessageConsumer
 from jmsclient.jms.keeper import Keeper
 from jmsclient.jms.outgoing import MessageIds
 from jmsclient.jms.session import Session
+from jmsclient.jms.totals import ReadAheadTotals, Tally
 from jmsclient.options import AcknowledgeMode, ConnectionOptions, seconds
 from jmsclient.transport.administration import Administration
 from jmsclient.transport.capabilities import Capabilities
@@ -90,6 +92,7 @@ class Connection:
         """What names this client to the provider, for durable subscriptions; None without."""
         self._endpoint = endpoint
         self._held: tuple[weakref.ref[Session], ...] = ()  # replaced whole, on the keeper only
+        self._tally = Tally()  # touched on the keeper only
         self.message_ids = MessageIds()
         self.keeper = Keeper(endpoint.scheme, self.clock)
         try:
@@ -132,6 +135,19 @@ class Connection:
         """Provider name and version."""
         peer = self.transport.peer
         return ConnectionMetadata(provider_name=peer.product, provider_version=peer.version)
+
+    @property
+    def read_ahead(self) -> ReadAheadTotals:
+        """What waits in the buffers of this connection's consumers and what became of it, by destination and in all (RA-27)."""
+        return self._count() if self.closed else self.keeper.call(self._count)
+
+    def _count(self) -> ReadAheadTotals:
+        consumers = [consumer for session in self._sessions for consumer in session.consumers]
+        return self._tally.totals((consumer.destination.address, consumer.intake.counters) for consumer in consumers)
+
+    def consumer_closed(self, consumer: MessageConsumer) -> None:
+        """Keep what it counted; on the keeper or the dispatcher."""
+        self.keeper.call(lambda: self._tally.closed(consumer.destination.address, consumer.intake.counters))
 
     @property
     def administration(self) -> Administration:

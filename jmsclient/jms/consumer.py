@@ -10,11 +10,11 @@ import logging
 from _thread import get_ident
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from jmsclient.clock import SystemBell, checked_timeout
 from jmsclient.destination import Destination, ReadAheadClosePolicy
-from jmsclient.errors import CloseTimeout, MessageFormatError
+from jmsclient.errors import CloseTimeout, IllegalStateError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.intake import CloseReport, Intake
 from jmsclient.jms.hand_over import HandOver, MessageListener, _received
@@ -43,10 +43,12 @@ class MessageConsumer(HandOver):
         decision: ReadAheadDecision,
         *,
         records_hand_over: bool,
+        close_in_listener: Literal["deliver", "raise"] = "deliver",
     ) -> None:
         super().__init__(session, destination, intake, receiver, records_hand_over=records_hand_over)
         self.selector = selector
         self.read_ahead = ReadAhead(decision, intake)
+        self._close_in_listener = close_in_listener
         self._active = False  # a receive is inside
         self._in_hand: Arrival | None = None  # AUTO: what the running `for` loop works on
         self._end_after_call = False  # closed by its own listener (RA-24)
@@ -198,7 +200,8 @@ class MessageConsumer(HandOver):
         raises CloseTimeout: nothing is lost, and close may be called again (RA-19). `immediate` waits for nothing.
 
         From any thread. From inside its own listener it returns at once and the rest follows when that call has returned
-        (RA-24). From a signal handler that interrupted this session it only leaves a note. Closing twice does nothing.
+        (RA-24), unless `ConsumerOptions.close_in_listener` has it raise IllegalStateError. From a signal handler that interrupted
+        this session it only leaves a note. Closing twice does nothing.
         """
         timeout = checked_timeout(timeout)
         if self.closed:
@@ -208,6 +211,8 @@ class MessageConsumer(HandOver):
         me = get_ident()
         interrupted = session.inside == me  # a signal handler on top of a call into this session: waiting would wait for itself
         own = session.is_dispatcher(me)
+        if own and session.calling is self and not immediate:
+            self._check_close_in_listener()
         self._closing = True
         session.bell.ring()
         if interrupted:
@@ -227,6 +232,14 @@ class MessageConsumer(HandOver):
                 session.keeper.note(self._end_if_idle)
             raise
         return self._report()
+
+    def _check_close_in_listener(self) -> None:
+        policy = self.destination.read_ahead_close_policy
+        if self._close_in_listener == "raise" and policy is ReadAheadClosePolicy.DELIVER_ALL:
+            raise IllegalStateError(
+                f"the listener closes its own consumer of {self.destination.address}, which still has to deliver what was "
+                "read ahead; close it from another thread, or with immediate=True"
+            )
 
     def _begin(self, immediate: bool, deadline: float | None) -> None:
         """On the keeper: no more demand, kept ones back, taken ones dropped unless the listener is to have them."""

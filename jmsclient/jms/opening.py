@@ -142,6 +142,7 @@ def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
         receiver,
         decision,
         records_hand_over=session.capabilities.records_hand_over,
+        close_in_listener=options.close_in_listener,
     )
     session.hold(weakref.ref(consumer))
     Sweep(consumer, session, options).plan()

@@ -76,6 +76,7 @@ class Session(Making):
         """It has given back what it had; its receiver stays while something of it is unsettled (IF-27)."""
         self._held = tuple(held for held in self._held if held() not in (None, consumer))
         self._listening = tuple(one for one in self._listening if one is not consumer)
+        self._connection.consumer_closed(consumer)
         self._linger(consumer)
         self.owner = self.owner if any(one.listening for one in self.consumers) else 0
 

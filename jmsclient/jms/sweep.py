@@ -1,8 +1,9 @@
-"""What a keeper does now and then for a consumer whose buffer waits: purge what is too old, give back what nobody takes.
+"""What a keeper does now and then for a consumer whose buffer waits: purge what is too old, give back what nobody takes and what
+the provider lets nobody hold any longer.
 
 Owns when; how is the intake's. It holds the consumer weakly, so that a forgotten one can be collected (RA-25). "Nothing taken" is
 seen by two looks that find the same number delivered, so that taking a message costs nothing here; what is due is done at most a
-quarter of the shorter limit late. It must not know sockets or histories. Rules RA-11, RA-13, IF-21.
+quarter of the shorter limit late. It must not know sockets or histories. Rules RA-11, RA-13, RA-15, IF-21.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ class Sweep:
         self._releasable = releasable
         self._purge_after = options.purge_after
         self._idle_timeout = options.idle_timeout if releasable else 0.0  # RA-13: not done where a release counts
+        hold_limit = session.capabilities.hold_limit
+        self._hold = 0.0 if hold_limit is None else hold_limit / 2
         self._delivered = -1
         self._quiet_since = 0.0
-        limits = [limit for limit in (self._purge_after, self._idle_timeout) if limit]
+        limits = [limit for limit in (self._purge_after, self._idle_timeout, self._hold) if limit]
         self._interval = min(limits) / 4 if limits else 0.0
 
     def plan(self) -> None:
@@ -49,6 +52,8 @@ class Sweep:
         try:
             if self._purge_after:
                 self._purge(consumer)
+            if self._hold:
+                self._release_held(consumer)
             if self._idle_timeout:
                 self._give_back(consumer)
         finally:
@@ -65,6 +70,18 @@ class Sweep:
                 message_id=arrival.content.message_id,
                 age=age,
                 kept=kept,
+            )
+
+    def _release_held(self, consumer: MessageConsumer) -> None:
+        released = consumer.intake.release_held(self._hold)
+        if released:
+            emit(
+                "consumer",
+                "hold_limit",
+                f"{consumer!r}: {len(released)} messages waited {self._hold:.0f} s, half of what the provider allows: given back",
+                level=logging.WARNING,
+                destination=consumer.destination.address,
+                released=len(released),
             )
 
     def _give_back(self, consumer: MessageConsumer) -> None:

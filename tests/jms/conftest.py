@@ -6,10 +6,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from jmsclient import Connection, MessageConsumer, connect
+from jmsclient.intake import Intake
 from jmsclient.options import ConnectionOptions
 from jmsclient.testing import ManualClock
 from jmsclient.testing.scripted import ScriptedBackend
@@ -82,12 +84,12 @@ def rest(request: pytest.FixtureRequest) -> Callable[..., list[tuple[str | None,
     return rest
 
 
-def until(condition: Callable[[], object], timeout: float = 5.0) -> None:
+def until(condition: Callable[[], object], timeout: float = 5.0, what: Callable[[], str] = str) -> None:
     """Wait for a condition, at most `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not true within {timeout} s")
+            raise AssertionError(f"not true within {timeout} s {what()}")
         time.sleep(0.002)
 
 
@@ -96,12 +98,31 @@ def wait_until() -> Callable[..., None]:
     return until
 
 
+def balance(intake: Intake) -> str:
+    """RA-26: empty where fetched = delivered + buffered + held + released + purged + expired + discarded + refused."""
+    c = intake.counters
+    sums = c.delivered + c.buffered + c.held + c.released + c.purged + c.expired + c.discarded + c.refused
+    return "" if c.fetched == sums else f"{c.fetched} fetched, but {sums} in all: {c}"
+
+
+@pytest.fixture(autouse=True)
+def _every_consumer_balances(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """RA-26 after each test, of every consumer that it made, when its connections are closed."""
+    made: list[Intake] = []
+    make = Intake.__init__
+
+    def recorded(self: Intake, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        made.append(self)
+
+    monkeypatch.setattr(Intake, "__init__", recorded)
+    yield
+    for intake in made:
+        until(lambda intake=intake: not balance(intake), what=lambda intake=intake: balance(intake))
+
+
 @pytest.fixture
 def balanced() -> Callable[[MessageConsumer], bool]:
     """RA-26: fetched = delivered + buffered + held + released + purged + expired + discarded + refused."""
 
-    def balanced(consumer: MessageConsumer) -> bool:
-        c = consumer.intake.counters
-        return c.fetched == c.delivered + c.buffered + c.held + c.released + c.purged + c.expired + c.discarded + c.refused
-
-    return balanced
+    return lambda consumer: not balance(consumer.intake)

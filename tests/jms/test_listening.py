@@ -1,7 +1,4 @@
-"""Listeners and their close (P06; RA-16, RA-18 to RA-20, RA-22, RA-24, IF-12, IF-36).
-
-Among others: RA-19.
-"""
+"""Listeners and their close (P06; RA-16, RA-18, RA-19, RA-20, RA-21, RA-22, RA-24, IF-12, IF-36)."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from jmsclient import (
     CloseReport,
     CloseTimeout,
     Connection,
+    ConsumerOptions,
     IllegalStateError,
     Message,
     MessageConsumer,
@@ -150,6 +148,35 @@ def test_p06_close_inside_the_listener_taken(
     assert (reports[0].delivered, reports[0].discarded) == report
     session.close()
     assert rest() == []
+
+
+@pytest.mark.parametrize("policy", ["DELIVER_ALL", "DELIVER_CURRENT"])
+def test_ra24_it_raises_at_once_if_configured_so(connection: Connection, put: Put, wait_until: Until, policy: str) -> None:
+    """RA-24: where there is a rest to deliver; the consumer then goes on."""
+    put("m1", "m2", "m3", persistent=False)
+    heard: list[str | None] = []
+    raised: list[IllegalStateError] = []
+
+    def listen(message: Message) -> None:
+        heard.append(message.text)
+        if message.text == "m1":
+            try:
+                consumer.close()
+            except IllegalStateError as error:
+                raised.append(error)
+
+    consumer = connection.create_session().create_consumer(
+        f"queue:///Q?readAheadAllowed=YES&readAheadClosePolicy={policy}", options=ConsumerOptions(close_in_listener="raise")
+    )
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
+    consumer.listener = listen
+    if policy == "DELIVER_ALL":
+        wait_until(lambda: len(heard) == 3)
+        assert len(raised) == 1
+        assert not consumer.closed
+        consumer.close()
+    wait_until(lambda: consumer.closed)
+    assert len(heard) == (3 if raised else 1)
 
 
 def test_p06_close_inside_the_listener_kept(connection: Connection, put: Put, rest: Rest, wait_until: Until) -> None:
@@ -312,34 +339,48 @@ def test_immediate_waits_for_nothing(connection: Connection, put: Put, rest: Res
     assert rest() == []
 
 
-def test_ra20_stop_then_close_does_not_hang(url: str, put: Put) -> None:
-    """RA-20 (some repetitions; the conservation of each)."""
-    put(*[str(number) for number in range(50)], persistent=False)
-    for _ in range(20):
-        own = connect(url)
-        session = own.create_session()
-        consumer = session.create_consumer(ALL, listener=lambda message: None)
-        stopper = threading.Thread(target=own.stop)
-        stopper.start()
-        began = time.monotonic()
-        consumer.close()
-        assert time.monotonic() - began < 1
-        stopper.join(2)
-        own.close()
-        numbers: Any = consumer.read_ahead
-        assert numbers.fetched == numbers.delivered + numbers.released + numbers.discarded_on_close
+@pytest.mark.parametrize("together", [True, False], ids=["in parallel", "one after the other"])
+def test_ra20_stop_then_close_does_not_hang(url: str, together: bool) -> None:
+    """RA-20: 1000 repetitions on each backend; after the stop nothing more is handed over, and all that was fetched is accounted
+    for."""
+    with connect(url) as own:
+        sender = own.create_session().create_producer("Q", persistent=False)
+        for number in range(500):
+            sender.send_many(["x"] * 5)
+            own.start()
+            session = own.create_session()
+            heard: list[Message] = []
+            consumer = session.create_consumer(ALL, listener=heard.append, options=ConsumerOptions(read_ahead_messages=10))
+            began = time.monotonic()
+            if together:
+                stopper = threading.Thread(target=own.stop)
+                stopper.start()
+            else:
+                own.stop()
+            delivered_at_stop = len(heard)
+            consumer.close()
+            if together:
+                stopper.join(2)
+            session.close()
+            assert time.monotonic() - began < 1, number
+            numbers: Any = consumer.read_ahead
+            assert numbers.fetched == numbers.delivered + numbers.released + numbers.discarded_on_close
+            assert numbers.delivered == len(heard)
+            assert together or len(heard) == delivered_at_stop
 
 
 def test_ra21_stop_and_start_under_load_loses_nothing(connection: Connection, put: Put, wait_until: Until) -> None:
     seen: list[str | None] = []
     session = connection.create_session()
     session.create_consumer("Q", listener=lambda message: seen.append(message.text))
-    wanted = [str(number) for number in range(300)]
+    wanted = [str(number) for number in range(3000)]
     sender = threading.Thread(target=lambda: put(*wanted))
     sender.start()
-    for _ in range(100):
+    turns = 0
+    while sender.is_alive() or turns < 500:
         connection.stop()
         connection.start()
+        turns += 1
     sender.join()
-    wait_until(lambda: len(seen) == 300)
+    wait_until(lambda: len(seen) == len(wanted))
     assert seen == wanted

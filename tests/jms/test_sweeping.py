@@ -1,16 +1,19 @@
-"""What waits too long: expiry, purge and idle release, run by the keeper (RA-11, RA-13, IF-21, RA-26)."""
+"""What waits too long: expiry, purge, idle release and the hold limit, run by the keeper (RA-11, RA-13, RA-15, IF-21, RA-26)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
 from jmsclient import Connection, Message, MessageConsumer
 from jmsclient.events import Event, subscribe
-from jmsclient.options import ConsumerOptions
+from jmsclient.options import ConnectionOptions, ConsumerOptions
 from jmsclient.testing import ManualClock
+from jmsclient.testing.scripted import DEFAULT_CAPABILITIES, ScriptedBackend
+from jmsclient.transport.registry import parse_url
 
 Put = Callable[..., list[str]]
 Rest = Callable[..., list[tuple[str | None, int]]]
@@ -173,3 +176,32 @@ def test_ra11_an_expired_message_is_never_handed_over(
     clock.advance(6)
     assert got(consumer).text == "new"
     assert (consumer.read_ahead.expired, balanced(consumer)) == (1, True)
+
+
+def test_ra15_a_kept_message_goes_back_at_half_the_hold_limit(clock: ManualClock, events: list[Event], wait_until: Until) -> None:
+    """RA-15: so that the provider's lock never ends while it waits; a taken one has nobody's lock, and stays."""
+    capabilities = replace(DEFAULT_CAPABILITIES, hold_limit=20.0)
+    with ScriptedBackend(capabilities) as backend:
+        endpoint = replace(parse_url(backend.url), clock=clock)
+        with Connection(endpoint, start=True, request_timeout=10.0, options=ConnectionOptions()) as timed:
+            backend.deliver("Q", "n", persistent=False)
+            backend.deliver("Q", ["p", "q"])
+            consumer = timed.create_session().create_consumer(TAKES, options=ConsumerOptions(idle_timeout=0))
+            wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
+            passed = pass_until(clock, lambda: consumer.read_ahead.released == 2, limit=15)
+            assert 10 <= passed < 15
+            (event,) = named(events, "hold_limit")
+            assert event.fields["released"] == 2
+            wait_until(lambda: consumer.read_ahead.buffered_messages == 3)  # asked for before, so they come again: held anew
+            assert consumer.read_ahead.buffered_taken == 1
+            found = [got(consumer) for _ in range(3)]
+            assert [(message.text, message.delivery_count) for message in found] == [("n", 1), ("p", 1), ("q", 1)]
+
+
+def test_ra15_without_a_limit_nothing_is_given_back(timed: Connection, clock: ManualClock, put: Put, wait_until: Until) -> None:
+    put("a")
+    consumer = timed.create_session().create_consumer("Q", options=ConsumerOptions(idle_timeout=0))
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 1)
+    clock.advance(100_000)
+    assert got(consumer).delivery_count == 1
+    assert consumer.read_ahead.released == 0
