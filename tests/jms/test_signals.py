@@ -160,6 +160,59 @@ def close_struck(strike: Callable[[], None], target: Any) -> None:
             pass
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike inside a finalizer cannot leave it
+def test_if40_a_transacted_move_is_all_or_nothing(url: str) -> None:
+    """Messages are moved from one queue to another, each with its mark; whatever strikes, each is in exactly one of them."""
+    dice = random.Random(secrets.randbits(32))
+    with connect(url) as filler:
+        given = [str(number) for number in range(BATCH)]
+        filler.create_session().create_producer("Q").send_many(given)
+        own = connect(url)
+        session = own.create_session(AcknowledgeMode.TRANSACTED)
+        strikes = turns = 0
+        end = time.monotonic() + SECONDS
+        with lightning(dice) as strike:
+            while time.monotonic() < end:
+                consumer = session.create_consumer("Q" if turns % 2 == 0 else "R", prefetch=10)
+                producer = session.create_producer("R" if turns % 2 == 0 else "Q")
+                while move(strike, session, consumer, producer):
+                    strikes += 1
+                    if strikes % 25 == 0:
+                        break
+                close_struck(strike, consumer)
+                turns += consumer.read_ahead.fetched == 0  # there is nothing left to move: back again
+            close_struck(strike, own)
+        assert strikes > 20
+        left, moved = [texts_of(filler, queue) for queue in ("Q", "R")]
+        assert Counter(left + moved) == Counter(given)
+        assert moved or turns
+
+
+def move(strike: Callable[[], None], session: Session, consumer: Any, producer: Any) -> bool:
+    """Move messages until struck, and roll back what was struck: True. False where nothing is left."""
+    try:
+        strike()
+        while True:
+            message = consumer.receive(0.02)
+            if message is None:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                return False
+            producer.send(message.text)
+            session.commit()
+    except Struck:
+        pass
+    session.rollback()
+    return True
+
+
+def texts_of(connection: Connection, queue: str) -> list[str | None]:
+    found: list[str | None] = []
+    with connection.create_session() as reading, reading.create_consumer(queue) as last:
+        while (message := last.receive(0.5)) is not None:
+            found.append(message.text)
+    return found
+
+
 @pytest.mark.parametrize("what", ["consumer", "session", "connection"])
 def test_if40_close_from_a_signal_handler(url: str, what: str, wait_until: Callable[..., None]) -> None:
     """The receive that the handler interrupted returns None, and everything closes."""
