@@ -67,6 +67,8 @@ def scan(raw: bytes) -> Sections:
                 end = skip(raw, at)
             if end > size:
                 raise truncated(at)
+            if not HEADER <= code <= FOOTER:
+                raise MessageFormatError(f"byte {at}: 0x{code:02x} is no section of a message")
             if code <= last and not (code == last and code in (DATA, SEQUENCE)):
                 raise MessageFormatError(f"byte {at}: section 0x{code:02x} after section 0x{last:02x}")
             last = code

@@ -99,6 +99,8 @@ class AmqpTransport(Transport):
         """Shake hands; then it knows its peer and what that can do."""
         try:
             self.loop.ask(self._open, deadline, f"opening the connection to {self.settings.peer}")
+            # A broker that refuses says open first and close after; who answers a begin has not refused.
+            self.loop.ask(self.barrier, deadline, f"opening the connection to {self.settings.peer}")
             self._describe_peer()
             self._live = True
             if self.loop.error is not None:

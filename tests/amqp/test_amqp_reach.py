@@ -1,0 +1,266 @@
+"""Whatever answers instead of a broker: an error within the time-out that names cause and fix, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jmsclient.errors import ConfigurationError, ConnectionLostError, JmsClientError, RequestTimeoutError
+from jmsclient.transport.contract import Transport
+from jmsclient.transport.registry import find_backend, parse_url
+
+from .peer import Peer
+
+pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
+
+SECRET = "s3cret/@:%41+"
+QUOTED = "s3cret%2F%40%3A%2541%2B"
+TIMEOUT = 1.0
+
+
+def connect(url: str, timeout: float = TIMEOUT) -> Transport:
+    endpoint = parse_url(url)
+
+    class Listener:
+        def lost(self, error: Exception) -> None:
+            raise AssertionError("nobody connected, so nothing can be lost")
+
+    return find_backend(endpoint.scheme).connect(endpoint, Listener(), deadline=endpoint.clock.deadline(timeout))
+
+
+def refused(url: str, timeout: float = TIMEOUT) -> JmsClientError:
+    """The error of a connect, which must come in time, leave no thread and no password."""
+    before = set(threading.enumerate())
+    start = time.monotonic()
+    with pytest.raises(JmsClientError) as caught:
+        connect(url, timeout)
+    assert time.monotonic() - start < timeout + 1.0
+    end = time.monotonic() + 5
+    while left := {thread for thread in set(threading.enumerate()) - before if thread.name.startswith("jmsclient")}:
+        assert time.monotonic() < end, left
+        time.sleep(0.01)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in repr(error)
+        assert QUOTED not in repr(error)
+        error = error.__cause__ or error.__context__
+    return caught.value
+
+
+@contextlib.contextmanager
+def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Something that listens and serves one connection so."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def run() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = listening.accept()
+                with connection:
+                    serve(connection)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield int(listening.getsockname()[1])
+    thread.join(5)
+
+
+def says(data: bytes, *, then_stays: bool = False) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        connection.sendall(data)
+        connection.settimeout(5)
+        with contextlib.suppress(OSError):
+            while connection.recv(4096) and then_stays:  # what was said is not read any more by a closed socket
+                pass
+
+    return serve
+
+
+ANSWERS = {
+    "HTTP": (b"HTTP/1.1 400 Bad Request\r\n\r\n", ConfigurationError, "HTTP"),
+    "HTML": (b"<!DOCTYPE html><html>", ConfigurationError, "HTTP"),
+    "AMQP 0-9-1": (b"AMQP\x00\x00\x09\x01", ConfigurationError, "rabbitmq_amqp1_0"),
+    "AMQP wants TLS": (b"AMQP\x02\x01\x00\x00", ConfigurationError, "amqps://"),
+    "AMQP without SASL": (b"AMQP\x00\x01\x00\x00", ConfigurationError, "ANONYMOUS"),
+    "TLS alert": (b"\x15\x03\x01\x00\x02\x02\x16", ConfigurationError, "amqps://"),
+    "SSH": (b"SSH-2.0-OpenSSH_9.2\r\n", ConfigurationError, "does not speak AMQP 1.0"),
+    "Redis": (b"-ERR unknown command 'AMQP'\r\n", ConfigurationError, "does not speak AMQP 1.0"),
+    "three letters": (b"no\n", ConfigurationError, "does not speak AMQP 1.0"),
+    "nothing": (b"", ConnectionLostError, "closed the connection"),
+    "half a header": (b"AMQP\x03", ConnectionLostError, "closed the connection"),
+    "garbage for mechanisms": (b"AMQP\x03\x01\x00\x00" + b"\xff" * 64, ConfigurationError, "does not speak AMQP 1.0"),
+    "an endless frame": (b"AMQP\x03\x01\x00\x00\x7f\xff\xff\xff\x02\x01\x00\x00", ConfigurationError, "does not speak AMQP 1.0"),
+    "a frame of nonsense": (
+        b"AMQP\x03\x01\x00\x00\x00\x00\x00\x0c\x02\x01\x00\x00\x01\x01\x01\x01",
+        ConfigurationError,
+        "AMQP 1.0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "kind", "text"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("stays", [False, True], ids=["closes", "stays"])
+def test_o09_what_answers_is_named(data: bytes, kind: type[JmsClientError], text: str, stays: bool) -> None:
+    with server(says(data, then_stays=stays)) as port:
+        error = refused(f"amqp://user:{QUOTED}@127.0.0.1:{port}")
+    if stays and kind is ConnectionLostError:
+        assert isinstance(error, RequestTimeoutError)
+    else:
+        assert isinstance(error, kind)
+        assert text in str(error)
+    assert f"127.0.0.1:{port}" in str(error)
+
+
+def test_o04_a_peer_that_takes_the_connection_and_never_answers() -> None:
+    with server(says(b"", then_stays=True)) as port:
+        error = refused(f"amqp://127.0.0.1:{port}", 0.3)
+    assert isinstance(error, RequestTimeoutError)
+    assert "amqps://" in str(error)
+
+
+def test_o04_a_peer_that_logs_in_and_then_never_opens() -> None:
+    with Peer() as peer:
+        peer.on[0x10] = lambda conversation, frame: None
+        error = refused(peer.url, 0.3)
+    assert isinstance(error, RequestTimeoutError)
+
+
+def test_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port = one.getsockname()[1]
+    error = refused(f"amqp://user:{QUOTED}@127.0.0.1:{port}")
+    assert isinstance(error, ConnectionLostError)
+    assert "nothing listens" in str(error)
+
+
+def test_an_unknown_host() -> None:
+    error = refused(f"amqp://user:{QUOTED}@no-such-host.invalid:5672", 10)
+    assert isinstance(error, ConnectionLostError)
+    assert "no-such-host.invalid" in str(error)
+
+
+def test_o09_a_wrong_password() -> None:
+    with Peer() as peer:
+        peer.sasl_code = 1
+        error = refused(f"amqp://us%3Aer:{QUOTED}@127.0.0.1:{peer.port}")
+        assert peer.credentials == [("PLAIN", f"\0us:er\0{SECRET}".encode())]
+    assert isinstance(error, ConfigurationError)
+    assert "'us:er'" in str(error)
+
+
+def test_a_broker_that_cannot_check_now() -> None:
+    with Peer() as peer:
+        peer.sasl_code = 4
+        assert isinstance(refused(peer.url), ConnectionLostError)
+
+
+def test_a_broker_that_closes_instead_of_opening() -> None:
+    from .peer import CLOSE, described, listed, symbol, text
+
+    with Peer() as peer:
+
+        def close(conversation, frame):  # type: ignore[no-untyped-def]
+            reason = described(0x1D, listed([symbol("amqp:unauthorized-access"), text("not you")]))
+            conversation.send(0, 0x10, text("peer"))
+            conversation.send(0, CLOSE, reason)
+
+        peer.on[0x10] = close
+        error = refused(peer.url)
+    assert isinstance(error, ConfigurationError)
+    assert "not you" in str(error)
+
+
+def test_garbage_after_the_log_in() -> None:
+    with Peer() as peer:
+        peer.on[0x10] = lambda conversation, frame: conversation.socket.sendall(b"\x00" * 64)
+        assert isinstance(refused(peer.url), ConnectionLostError)
+
+
+# -- TLS ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, and certificates for localhost: a good one, one that has expired, one for another name."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *key, "-days", "30", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
+    for name, names, extra in (
+        ("good", "DNS:localhost,IP:127.0.0.1", ["-days", "30"]),
+        ("other", "DNS:elsewhere.example", ["-days", "30"]),
+        ("expired", "DNS:localhost,IP:127.0.0.1", ["-days", "-1"]),
+    ):
+        (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n")
+        openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        openssl(
+            "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-extfile", f"{name}.ext", "-out", f"{name}.pem", *extra,
+        )  # fmt: skip
+    return folder
+
+
+def tls_server(certificates: Path, name: str, serve: Callable[[socket.socket], None]) -> contextlib.AbstractContextManager[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / f"{name}.pem", certificates / f"{name}.key")
+
+    def encrypted(connection: socket.socket) -> None:
+        with contextlib.suppress(ssl.SSLError), context.wrap_socket(connection, server_side=True) as inside:
+            serve(inside)
+
+    return server(encrypted)
+
+
+BAD_CERTIFICATES = [
+    ("expired", "?ca_file={ca}", "expired"),
+    ("other", "?ca_file={ca}", "host name"),
+    ("good", "", "ca_file"),
+]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@pytest.mark.parametrize(("name", "query", "text"), BAD_CERTIFICATES, ids=[row[0] for row in BAD_CERTIFICATES])
+def test_a_certificate_that_is_not_accepted(certificates: Path, host: str, name: str, query: str, text: str) -> None:
+    with tls_server(certificates, name, says(b"")) as port:
+        error = refused(f"amqps://user:{QUOTED}@{host}:{port}{query.format(ca=certificates / 'ca.pem')}", 5)
+    assert isinstance(error, ConfigurationError)
+    assert text in str(error) or (name == "other" and "address" in str(error))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_good_certificate_is_accepted_by_name_and_by_address(certificates: Path, host: str) -> None:
+    with tls_server(certificates, "good", says(b"HTTP/1.1 400\r\n")) as port:
+        error = refused(f"amqps://user:{QUOTED}@{host}:{port}?ca_file={certificates / 'ca.pem'}", 5)
+    assert "HTTP" in str(error)  # so TLS was through
+
+
+def test_verification_can_be_turned_off(certificates: Path) -> None:
+    with tls_server(certificates, "other", says(b"HTTP/1.1 400\r\n")) as port:
+        assert "HTTP" in str(refused(f"amqps://localhost:{port}?verify=no", 5))
+
+
+def test_tls_to_a_port_without_tls() -> None:
+    with Peer() as peer:
+        error = refused(f"amqps://127.0.0.1:{peer.port}")
+    assert "amqp://" in str(error)
+    with server(says(b"AMQP\x00\x01\x00\x00")) as port:
+        assert "amqp://" in str(refused(f"amqps://127.0.0.1:{port}"))
+    with server(says(b"", then_stays=True)) as port:
+        assert "amqp://" in str(refused(f"amqps://127.0.0.1:{port}", 0.3))
+
+
+def test_files_that_cannot_be_used(tmp_path: Path, certificates: Path) -> None:
+    with server(says(b"", then_stays=True)) as port:
+        error = refused(f"amqps://127.0.0.1:{port}?ca_file={tmp_path / 'absent.pem'}")
+    assert isinstance(error, ConfigurationError)
+    assert "absent.pem" in str(error)
