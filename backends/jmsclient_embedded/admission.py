@@ -6,7 +6,7 @@ the pause table; O07. A send that waits is no message yet: nothing counts it but
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jmsclient.clock import Clock
@@ -54,7 +54,9 @@ class Sending:
     ) -> None:
         self.entered = 0
         self.error: JmsClientError | None = None
-        """Why those that entered are not stored."""
+        """Why it ended before all were there and stored."""
+        self.stored = len(contents)
+        """How many of those that entered are stored, or need not be."""
         self.group = group
         self.route = route
         self.answer = answer
@@ -94,14 +96,22 @@ class Sending:
             self.error = error
         self.give_up()
 
-    def begin_write(self) -> None:
-        """A part of it waits for the store."""
-        self._writes += 1
+    @property
+    def held_back(self) -> bool:
+        """It is not room that it waits for, but the end of a pause."""
+        return self.route.insertion_paused
 
-    def end_write(self, error: JmsClientError | None) -> None:
-        """That part is stored, or `error` says why not."""
+    def begin_write(self) -> Callable[[JmsClientError | None], None]:
+        """A part of it waits for the store: call this when that is stored, or with why not."""
+        first = self.entered
+        self._writes += 1
+        return lambda error: self._end_write(first, error)
+
+    def _end_write(self, first: int, error: JmsClientError | None) -> None:
         self._writes -= 1
-        self.error = self.error or error
+        if error is not None:
+            self.stored = min(self.stored, first)
+            self.fail(error)  # what waits for room is not sent: it would be there without what was to come before it
         self._finish()
 
     def _stop_waiting(self) -> None:
@@ -131,6 +141,8 @@ class Admission:
         """Begin a send. Raises DestinationPausedError; ResourceAllocationError for a message that can never fit, or where there is
         no room and it may not wait."""
         route = sending.route
+        if sending.group.closing:
+            raise IllegalStateError("the session is closed; nothing was sent")
         if route.production_paused:
             raise DestinationPausedError(
                 f"{route.destination.address}: production is paused; nothing was sent; try again after it is resumed"
@@ -191,8 +203,7 @@ class Admission:
         if sending.group.transaction is not None:
             line.queue.begin_send(entries, transacted=True)
         elif any(envelope is not None for envelope in written):
-            sending.begin_write()
-            self._writing.send(line, entries, written, sending.end_write)
+            self._writing.send(line, entries, written, sending.begin_write())
         else:
             line.queue.add(entries, self._clock.wall())
             self._granting.shown(line)

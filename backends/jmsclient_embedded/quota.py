@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 class Waiter(Protocol):
     """A sender that waits for room."""
 
+    @property
+    def held_back(self) -> bool:
+        """Whether it waits for something else than room: it stands in nobody's way then."""
+
     def try_to_enter(self) -> bool:
         """Put on its destination as much as there is room for; True where nothing is left to do."""
 
@@ -41,6 +45,7 @@ class Quota:
         self.policy = policy
         self.members: list[MessageQueue] = []
         self.waiting: deque[Waiter] = deque()
+        self._serving = False
         self._on_room = on_room
 
     @property
@@ -69,15 +74,17 @@ class Quota:
 
     def must_wait(self) -> bool:
         """Whether a newcomer stands behind others whatever room there is."""
-        return self.policy == "fifo" and bool(self.waiting)
+        return self.policy == "fifo" and any(not one.held_back for one in self.waiting)
 
     def freed(self) -> None:
         """Something left one of its destinations, or it was raised."""
-        if self.waiting:
+        if self.waiting or self._serving:
             self._on_room(self)
 
     def serve(self) -> None:
-        """Admit whoever waits and fits: the first first (`fifo`), or whoever fits (`preemptive`)."""
+        """Admit whoever waits and fits: the first first (`fifo`), or whoever fits (`preemptive`). What is admitted may leave at
+        once, to a consumer of settled messages; `on_room` is called for that as ever."""
+        self._serving = True
         left: deque[Waiter] = deque()
         waiting, self.waiting = self.waiting, deque()
         while waiting:
@@ -85,7 +92,8 @@ class Quota:
             if waiter.try_to_enter():
                 continue
             left.append(waiter)
-            if self.policy == "fifo":
+            if self.policy == "fifo" and not waiter.held_back:
                 break
         left.extend(waiting)
         self.waiting = left
+        self._serving = False

@@ -86,7 +86,7 @@ class EmbeddedSender(Sender):
         where, entered = self._destination.address, sending.entered
         error = sending.error
         if isinstance(error, StoreError):
-            raise SendError(f"{where}: {error}", unsent=ids) from error
+            raise SendError(f"{where}: {error}", confirmed=ids[: sending.stored], unsent=ids[sending.stored :]) from error
         if entered == len(ids) and error is None:
             return
         if error is None:
