@@ -214,15 +214,14 @@ class Broker:
     def _put(self, line: Line, contents: Sequence[Content]) -> bool:
         """Whether that leaves something to be done outside the lock, or may."""
         granting, queue = self.granting, line.queue
-        entries, plain = Entry.of_new(contents, granting.sequence.__next__)
-        if plain:
-            queue.add_plain(entries)
+        entered = queue.put(contents, granting.sequence.__next__)
+        if entered == len(contents):
             if not line.wanting:
                 return False
             granting.grant(line)
-        else:
-            queue.add(entries, self.clock.wall())
-            granting.shown(line)
+            return True
+        queue.add([Entry(granting.next_sequence(), content) for content in contents[entered:]], self.clock.wall())
+        granting.shown(line)
         return True
 
     def discard(self, line: Line, entries: list[Entry]) -> None:

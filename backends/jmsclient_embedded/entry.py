@@ -5,7 +5,6 @@ Source: rules IF-8, IF-11. A million of them may wait: slots only, nothing that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from jmsclient.message import DEFAULT_PRIORITY, Content, PlainContent
@@ -80,33 +79,6 @@ class Entry:
         self.delivery: Any = None
         self.barred: frozenset[int] | None = None
         self.unit: str | None = None
-
-    @classmethod
-    def of_new(cls, contents: Iterable[Content], next_sequence: Callable[[], int]) -> tuple[list[Entry], bool]:
-        """New messages that are not stored, numbered in order, and whether all are plain: none expires, none waits for its birth.
-
-        Hot path: plain stores, for a call with arguments costs three times as much.
-        """
-        new, made, plain = cls.__new__, [], True
-        for content in contents:
-            if type(content) is not PlainContent:
-                made.append(cls(next_sequence(), content))
-                plain = False
-                continue
-            entry = new(cls)
-            entry.sequence = next_sequence()
-            entry.content = content
-            entry.priority = content.priority
-            entry.persistent = content.persistent
-            entry.expires_at = content.expiration
-            entry.size = content.size
-            entry.count = 0
-            entry.stored = entry.marked = entry.transacted = False
-            entry.state = entry.owner = entry.delivery = entry.barred = entry.unit = None
-            if content.expiration is not None or content.delivery_time is not None:
-                plain = False
-            made.append(entry)
-        return made, plain
 
     @property
     def shown_as(self) -> str:

@@ -19,10 +19,11 @@ from jmsclient_embedded.settings import PRIORITIES
 class Ready:
     """What can be taken."""
 
-    __slots__ = ("_mask", "_new", "_returned")
+    __slots__ = ("_mask", "_new", "_plain", "_returned")
 
     def __init__(self) -> None:
         self._mask = 0  # a bit for each priority that has something
+        self._plain = True  # none of what is here expires or is barred to anybody
         self._new: tuple[deque[Entry], ...] = tuple(deque() for _ in range(PRIORITIES))
         self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
 
@@ -38,9 +39,11 @@ class Ready:
         else:
             heappush(self._returned[level], (entry.sequence, entry))
         self._mask |= 1 << level
+        if entry.expires_at is not None or entry.barred is not None:
+            self._plain = False
 
     def put_last(self, entries: Iterable[Entry]) -> None:
-        """Messages whose sequence numbers are higher than all that are here, in order."""
+        """Messages whose sequence numbers are higher than all that are here, in order, and that do not expire."""
         new, mask = self._new, self._mask
         for entry in entries:
             level = entry.priority
@@ -59,6 +62,9 @@ class Ready:
         while self._mask and len(granted) < most:
             level = self._mask.bit_length() - 1
             new, returned = self._new[level], self._returned[level]
+            if self._plain and not returned:  # nearly always: nothing to compare, nothing to look at
+                pop = new.popleft
+                granted += [pop() for _ in range(min(len(new), most - len(granted)))]
             while len(granted) < most:
                 if returned and (not new or returned[0][0] < new[0].sequence):
                     entry = heappop(returned)[1]
@@ -74,6 +80,8 @@ class Ready:
                     granted.append(entry)
             if not new and not returned:
                 self._mask &= ~(1 << level)
+        if not self._mask:
+            self._plain = True
         for entry in barred:
             self.put(entry)
         return granted, expired

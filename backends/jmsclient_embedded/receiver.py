@@ -85,10 +85,18 @@ class EmbeddedReceiver(Receiver):
         fresh = [arrival for arrival in arrivals if not arrival.settled]
         if not fresh:
             return
+        if outcome is ACCEPT and self._may_gather(fresh):
+            self._gathered.extend(fresh)
+            for arrival in fresh:
+                arrival.settled = True
+            return
         # Handed over before they are marked: an exception in between leads to a second settlement, which does nothing.
         self._broker.settle(self.outlet, fresh, outcome)
         for arrival in fresh:
             arrival.settled = True
+
+    def _may_gather(self, arrivals: Sequence[Arrival]) -> bool:
+        return self._gathers and self.outlet.line.lax and not any(arrival.tag.stored for arrival in arrivals)
 
     def handing_over(self, arrivals: Sequence[Arrival]) -> None:
         store = self._broker.store

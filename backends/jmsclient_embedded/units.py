@@ -21,6 +21,10 @@ class UnitsOfOrder:
         self._heads: dict[str, Entry] = {}
         self._waiting: dict[str, list[tuple[int, Entry]]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any message here has a unit."""
+        return bool(self._heads)
+
     def admit(self, entry: Entry) -> bool:
         """It would be visible now: True where it may, as the head of its unit; False: it waits behind it."""
         unit = entry.unit

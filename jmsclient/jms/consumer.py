@@ -144,7 +144,10 @@ class MessageConsumer(HandOver):
             done = self._in_hand
             if done is not None:
                 if not done.settled:
-                    self._accept(done)
+                    if self._gathered is None:
+                        done.receiver.accept(done)
+                    else:
+                        self._accept(done)
                 self._in_hand = None
             arrival = self._take(None)
             if arrival is None:
