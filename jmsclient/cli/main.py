@@ -23,6 +23,7 @@ COMMANDS = {
     "browse": "jmsclient.cli.browse:browse",
     "destinations": "jmsclient.cli.destinations:destinations",
     "in-doubt": "jmsclient.cli.in_doubt:in_doubt",
+    "history": "jmsclient.cli.history:history",
     "demo": "jmsclient.cli.demo_command:demo",
 }
 

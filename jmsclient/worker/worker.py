@@ -21,6 +21,7 @@ from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.errors import ConfigurationError, ConnectionLostError, IllegalStateError
 from jmsclient.events import emit
+from jmsclient.exporters.journal import Journal
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.history.opening import open_history
 from jmsclient.options import (
@@ -104,6 +105,7 @@ class Worker:
         self._declared: dict[str, dict[str, Any]] = {}
         self._opened: dict[str, DocumentHistory] = {}
         self._transport: Transport | None = None
+        self._journal: Journal | None = None
         self._living: AbstractContextManager[Any] | None = None
         self._bell = self._clock.bell()
         self._stop_grace: float | None = None
@@ -230,6 +232,9 @@ class Worker:
         self._lost = None
         self._stop_grace = None
         self._bell = self._clock.bell()
+        if self.options.journal is not None:
+            self._journal = Journal(self.options.journal)
+            self._journal.start()
         try:
             declarations = [self._declaration(settings) for settings in self._declared.values()]
             self._transport = self._connect()
@@ -248,6 +253,7 @@ class Worker:
                 )
         except BaseException:
             self._close(0.0)
+            self._stop_journal()
             raise
         emit("worker", "started", f"worker {self.name!r} runs {', '.join(self.triggers)}", worker=self.name)
 
@@ -257,6 +263,7 @@ class Worker:
         report = self._close(self.grace if timeout is None else timeout)
         for line in report.lines():
             emit("worker", "stopped", line, level=logging.DEBUG, worker=self.name)
+        self._stop_journal()
         return report
 
     def run(self) -> StopReport:
@@ -313,6 +320,11 @@ class Worker:
         for running in list(self.triggers.values()):
             if running.declaration.monitor == monitor:
                 running.resume("monitor")
+
+    def _stop_journal(self) -> None:
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.stop()
 
     def _connect(self) -> Transport:
         url = self.url or os.environ.get("JMSCLIENT_URL") or "embedded:"

@@ -1,0 +1,1 @@
+"""What carries events and figures out of the process: a journal, Prometheus, OpenTelemetry. Each is off unless asked for."""
