@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 import threading
@@ -203,6 +204,43 @@ def test_another_protocol_is_refused_and_says_what_to_do(holder: Client, store: 
         assert "protocol 99" in text
         assert "same version" in text
         assert raw.closed_by_peer()
+
+
+def test_a_process_with_very_many_files_is_served_too(connect: Connect, store: Path) -> None:
+    """`select` would refuse what has a number of 1,024 or more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2048)), hard))
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        holder = connect()
+        Attached(store).send("a")
+        end(holder)
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_free_file_is_one_event_and_passes(connect: Connect, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_PAUSE_AFTER_FAULT", 0.001)
+    refusals = 3
+
+    def admit(self: listening.Listening, connected: socket.socket) -> None:
+        nonlocal refusals
+        refusals -= 1
+        if refusals == 0:
+            monkeypatch.undo()
+        connected.close()
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(listening.Listening, "_admit", admit)
+    connect()
+    with Heard() as heard:
+        for _ in range(3):
+            with Raw(store, greet=False) as raw:
+                assert raw.closed_by_peer()
+        Attached(store).send("a")
+    assert len(heard.named("client_not_accepted")) == 1
 
 
 def test_a_crowd_is_turned_away(holder: Client, store: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

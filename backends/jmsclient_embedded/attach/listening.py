@@ -8,13 +8,16 @@ socket (a path that is too long, a file system without) one WARNING says so, and
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import select
 import socket
 import stat
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +84,10 @@ class Listening:
                 return
             self.path.unlink(missing_ok=True)
         limit = time.monotonic() + (DISMISS_TIMEOUT if timeout is None else min(timeout, DISMISS_TIMEOUT))
-        self._wake_write.send(b".")
+        with contextlib.suppress(OSError):  # the thread has ended by itself
+            self._wake_write.send(b".")
         if self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+            self._thread.join(max(0.0, limit - time.monotonic()))
         with self._lock:
             clients = list(self._clients)
         for client in clients:
@@ -112,20 +116,27 @@ class Listening:
             self._wake_read.close()
 
     def _accept_next(self, ears: socket.socket) -> None:
-        ready, _, _ = select.select([ears, self._wake_read], [], [], self._cut_silent())
-        if self._wake_read in ready or ears not in ready:
+        if not self._wait((ears, self._wake_read), self._cut_silent()) or self._closing:
             return
         try:
-            connected, _ = ears.accept()
-        except OSError as error:  # it left again, or no file descriptor is free
+            self._admit(ears.accept()[0])
+        except BlockingIOError:  # it left again
+            return
+        except (OSError, RuntimeError) as error:  # there is no free file, or no free thread
             if not self._deaf:  # one event, however long it lasts
                 text = f"store {str(self._store)!r}: an attaching process could not be accepted: {error}"
                 emit("embedded", "client_not_accepted", text, level=logging.WARNING)
             self._deaf = True
-            select.select([self._wake_read], [], [], _PAUSE_AFTER_FAULT)
-            return
-        self._deaf = False
-        self._admit(connected)
+            self._wait((self._wake_read,), _PAUSE_AFTER_FAULT)
+        else:
+            self._deaf = False
+
+    def _wait(self, sockets: Sequence[socket.socket], timeout: float | None) -> bool:
+        """Whether one of them can be read in time. Not by select, which knows the first 1,024 files of a process only."""
+        poll = select.poll()
+        for one in sockets:
+            poll.register(one, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else math.ceil(timeout * 1000)))
 
     def _admit(self, connected: socket.socket) -> None:
         connected.setblocking(True)
@@ -138,7 +149,13 @@ class Listening:
         client = Client(connected, f"{self._name}-client-{self._made}", self._clock, welcome=self._welcome, gone=self._gone)
         with self._lock:
             self._clients[client] = time.monotonic() + HELLO_TIMEOUT
-        client.wire.start()
+        try:
+            client.wire.start()
+        except RuntimeError:
+            self._gone(client)
+            client.wire.cut()
+            connected.close()
+            raise
 
     def _cut_silent(self) -> float | None:
         """Cut off who has not said hello in time; seconds until the next is due."""
