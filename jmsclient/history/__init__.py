@@ -1,7 +1,7 @@
 """Document histories: `open_history(url)` gives one by URL; the contract says what each promises."""
 
 from jmsclient.history.contract import Claimed, DocumentHistory, HistoryTransaction, ParkedMessage
-from jmsclient.history.entries import Claim, Complete, Decide, Entry, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import Claim, Complete, Decide, Entry, Join, Park, Release, Renew, Reply, State
 from jmsclient.history.opening import open_history
 from jmsclient.history.sql import SqlHistory
 
@@ -12,6 +12,7 @@ __all__ = [
     "Decide",
     "DocumentHistory",
     "Entry",
+    "Join",
     "HistoryTransaction",
     "Park",
     "ParkedMessage",

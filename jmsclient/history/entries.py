@@ -8,9 +8,11 @@ Source: rules TR-34 to TR-46 and TR-57.
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypedDict
+from typing import Literal, TypedDict
+from urllib.parse import quote
 
 VERSION = 1
 """Version of the entry format. An entry of another version is In Doubt, never overwritten."""
@@ -104,7 +106,8 @@ class Claim(Command):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Complete(Command):
     """Say *done*. Own token, even past the lease: done. No entry: written anew. Another token: lease lost (TR-39).
-    An undecided parked entry that this token left behind is settled as Duplicate (TR-34). A repeat changes nothing."""
+    An undecided parked entry that this token left behind is settled as Duplicate (TR-34). A repeat changes nothing. With outcome
+    `joined` it becomes `joined`: what was to be done with this message is to add it to a set (TR-63)."""
 
     outcome: str = "done"
 
@@ -154,6 +157,45 @@ class Decide(Command):
     def __post_init__(self) -> None:
         if self.decision not in ("new", "duplicate"):
             raise ValueError(f"decision {self.decision!r}: expected 'new' or 'duplicate'")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Join(Command):
+    """Add a message to the set that `id` names (TR-63). Each `place` takes one `member`, the message's id, with a full copy; the
+    set waits `expires` seconds from its first. With the last of `needed` places it is as if somebody had decided that it is New: a
+    worker runs it from its copies, once. Not done: the place is taken, the set was run, or it waited too long. A repeat changes
+    nothing. A set that waited too long may be parked. Its entry's `body_hash` is its members' lines, its copy their frames."""
+
+    place: str
+    member: str
+    envelope: bytes
+    needed: int
+    expires: float = 86400.0
+
+    @property
+    def prefix(self) -> bytes:
+        """What the line of whoever has this place begins with."""
+        return f"\n{quote(self.place, safe='')} ".encode()
+
+    @property
+    def line(self) -> bytes:
+        """The member's line among the set's."""
+        return self.prefix + f"{quote(self.member, safe='', errors='surrogatepass')}\n".encode()
+
+    @property
+    def frame(self) -> bytes:
+        """The copy, so that several can follow each other."""
+        return struct.pack(">I", len(self.envelope)) + self.envelope
+
+
+def frames(copy: bytes) -> list[bytes]:
+    """The envelopes of a set's members, in the order in which they joined."""
+    found = []
+    while copy:
+        end = 4 + struct.unpack_from(">I", copy)[0]
+        found.append(copy[4:end])
+        copy = copy[end:]
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,6 +254,10 @@ class Stored:
         """A whole message is kept with it, and for its sake the entry has no time to live: until it is completed (TR-34)."""
         return self.expires_at == math.inf and self.state not in (State.COMPLETED, State.JOINED)
 
+    def waited_too_long(self, now: float) -> bool:
+        """A set of messages that never became complete (TR-63)."""
+        return self.state is State.IN_DOUBT and self.decision == "join" and self.locked_until <= now
+
     def undecided(self, now: float) -> bool:
         """A parked copy that waits for a decision, or whose run was abandoned."""
         if self.state is State.IN_DOUBT:
@@ -240,6 +286,15 @@ class Stored:
         )
 
 
+def copy_change(before: Stored | None, after: Stored | None, command: Command) -> Literal["put", "add", "drop"] | None:
+    """What a command does to the copy that is kept with an entry: `put` the command's own, `add` a member's frame, or drop it."""
+    if isinstance(command, Join):
+        return "add" if before is not None else "put"
+    if isinstance(command, Park) and (before is None or before.state is not State.IN_DOUBT):
+        return "put"
+    return "drop" if before is not None and before.keeps_copy and (after is None or not after.keeps_copy) else None
+
+
 class _Times(TypedDict):
     """The fields that every write of a lease sets."""
 
@@ -263,6 +318,8 @@ def apply(stored: Stored | None, command: Command, now: float, *, cautious: bool
             return _park(stored, command, now)
         case Decide():
             return _decide(stored, command, now)
+        case Join():
+            return _join(stored, command, now)
     raise TypeError(f"not a history command: {command!r}")
 
 
@@ -308,11 +365,11 @@ def _may_claim(stored: Stored | None, command: Claim, now: float, cautious: bool
 def _complete(stored: Stored | None, command: Complete, now: float) -> tuple[Stored | None, Reply]:
     if _held_by_another(stored, command):
         return stored, _lost(stored, now)
-    if stored is not None and stored.state is State.COMPLETED:
+    if stored is not None and stored.state in (State.COMPLETED, State.JOINED):
         return stored, _owned(stored, stored.seen(now), False)
     completed = replace(
         stored or _anew(command, now),
-        state=State.COMPLETED,
+        state=State.JOINED if command.outcome == "joined" else State.COMPLETED,
         outcome=command.outcome,
         before=None,
         lease_until=now,
@@ -356,7 +413,7 @@ def _park(stored: Stored | None, command: Park, now: float) -> tuple[Stored | No
     if stored is not None and not _may_park(stored, command, now):
         return stored, Reply(done=False, entry=before)
     parked = stored or _anew(command, now)
-    if parked.state is not State.IN_DOUBT:
+    if parked.state is not State.IN_DOUBT or parked.waited_too_long(now):
         parked = replace(
             parked,
             state=State.IN_DOUBT,
@@ -398,6 +455,29 @@ def _decide(stored: Stored | None, command: Decide, now: float) -> tuple[Stored 
         decided_at=now,
     )
     return decided, Reply(done=True, entry=before, token=decided.token, attempt=decided.attempt)
+
+
+def _join(stored: Stored | None, command: Join, now: float) -> tuple[Stored | None, Reply]:
+    before = stored.seen(now) if stored else None
+    members = (stored.body_hash if stored else None) or b"\n"
+    if stored is not None and stored.version == VERSION and command.line in members:
+        return stored, Reply(done=True, entry=before, token=stored.token, attempt=stored.attempt)
+    waits = stored is None or (stored.decision == "join" and stored.state is State.IN_DOUBT and stored.locked_until > now)
+    if not waits or command.prefix in members or (stored is not None and stored.version != VERSION):
+        return stored, Reply(done=False, entry=before)
+    members += command.line[1:]
+    complete = members.count(b"\n") - 1 >= command.needed
+    waiting = stored or replace(_anew(command, now), state=State.IN_DOUBT, attempt=0, expires_at=math.inf)
+    joined = replace(
+        waiting,
+        body_hash=members,
+        lease_until=now if complete else stored.lease_until if stored else now + command.expires,
+        decision="new" if complete else "join",
+        decided_by="join" if complete else None,
+        decided_at=now,
+        updated_at=now,
+    )
+    return joined, Reply(done=True, entry=before, token=joined.token, attempt=joined.attempt)
 
 
 OPEN = (State.PROCESSING, State.RETRYING, State.FAILED)

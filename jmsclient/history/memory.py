@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.history.contract import DocumentHistory, ParkedMessage
-from jmsclient.history.entries import Command, Entry, Park, Reply, State, Stored, apply
+from jmsclient.history.entries import Command, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.sweeper import Sweeper
 
 SWEPT_AT_ONCE = 512
@@ -131,11 +132,22 @@ class MemoryHistory(DocumentHistory):
 
 def _record(after: Stored, record: Record | None, command: Command, now: float) -> Record:
     """The copy is the first one of those that were parked, and stays until the entry is completed."""
-    if isinstance(command, Park) and (record is None or record.stored.state is not State.IN_DOUBT):
-        return Record(after, command, now)
-    if record is not None and after.keeps_copy:
-        return record._replace(stored=after)
-    return Record(after, None, 0.0)
+    change = copy_change(None if record is None else record.stored, after, command)
+    if change == "put":
+        return Record(after, _copy(command), now)
+    if change == "add":
+        assert record is not None
+        assert record.copy is not None
+        assert isinstance(command, Join)
+        return record._replace(stored=after, copy=replace(record.copy, envelope=record.copy.envelope + command.frame))
+    return Record(after, None, 0.0) if record is None or change == "drop" else record._replace(stored=after)
+
+
+def _copy(command: Command) -> Park:
+    if isinstance(command, Join):  # the first of a set
+        return Park(trigger=command.trigger, id=command.id, source=command.source, token=command.token, envelope=command.frame)
+    assert isinstance(command, Park)
+    return command
 
 
 def _parked(record: Record, now: float) -> ParkedMessage:

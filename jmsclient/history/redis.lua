@@ -6,6 +6,7 @@
 --   for each command its verb, which trigger, which entry, token, history_ttl in ms, and:
 --   claim: lease, take_over, owner, body hash, decided, 1 where a lost store is no hindrance    complete: outcome
 --   release: state or '', lease, reason    renew: lease    park: reason, delivery count, owner, envelope    decide: decision, by
+--   join: what the lines of its place begin with, its line, how many are needed, how long it waits for them, its frame
 --   Leases are microseconds from now, '' for none given. What may be absent is '' for absent, else '=' and the value.
 -- Answers: {the server's time in microseconds, 1 for a missing mark and 2 for a changed one}, then for each command {done, lease
 --   lost, fencing token, attempt, token, entry} and for a claim 1 where the store is cautious.
@@ -206,9 +207,9 @@ function verbs.complete(key, index, token, ttl)
   local entry = load(key)
   if foreign(entry, token) then return refused(entry, true) end
   local before = seen(entry)
-  if entry and entry.s == 'completed' then return owned(entry, before) end
+  if entry and (entry.s == 'completed' or entry.s == 'joined') then return owned(entry, before) end
   local kept = ensure(key, entry, token)
-  redis.call('HSET', key, 's', 'completed', 'o', outcome, 'l', NOW, 'u', NOW)
+  redis.call('HSET', key, 's', outcome == 'joined' and 'joined' or 'completed', 'o', outcome, 'l', NOW, 'u', NOW)
   settle_claim(key, kept)
   if kept.p then unlist(key, index) end
   redis.call('PEXPIRE', key, ttl)
@@ -274,7 +275,12 @@ function verbs.park(key, index, token, ttl)
   if not may_park(entry, token) then return refused(entry) end
   local before = seen(entry)
   local kept = ensure(key, entry, token)
-  if kept.s ~= 'in_doubt' then
+  local late = kept.s == 'in_doubt' and kept.k == 'join' and kept.locked <= now
+  if late then
+    redis.call('HDEL', key, 'k', 'q', 'z')
+    redis.call('HSET', key, 'r', reason, 'l', NOW, 'u', NOW, 'y', token)
+    redis.call('ZADD', index, kept.p, key)
+  elseif kept.s ~= 'in_doubt' then
     settle_claim(key, kept)
     redis.call('HDEL', key, 'k', 'q', 'z')
     local fields = {'s', 'in_doubt', 'r', reason, 'l', NOW, 'u', NOW, 'y', token, 'e', envelope, 'd', count, 'p', NOW}
@@ -287,6 +293,32 @@ function verbs.park(key, index, token, ttl)
     redis.call('HSET', key, 'y', token, 'u', NOW, 'n', tonumber(kept.n or '0') + 1)
   end
   return {1, 0, 0, tonumber(kept.a), kept.t, before}
+end
+
+-- A set: h its members' lines, e their copies, k join while it waits.
+function verbs.join(key, index, token)
+  local place, line, needed, expires, frame = take(), take(), tonumber(take()), tonumber(take()), take()
+  local entry = load(key)
+  local members = entry and entry.h or '\n'
+  if entry and entry.v ~= VERSION then return refused(entry) end
+  if string.find(members, line, 1, true) then return {1, 0, 0, tonumber(entry.a), entry.t, seen(entry)} end
+  local waits = not entry or (entry.s == 'in_doubt' and entry.k == 'join' and entry.locked > now)
+  if not waits or string.find(members, place, 1, true) then return refused(entry) end
+  members = members .. string.sub(line, 2)
+  local _, ends = string.gsub(members, '\n', '')
+  local complete = ends - 1 >= needed
+  local due = text(complete and now or (entry and entry.locked or now + expires))
+  if not entry then
+    redis.call('HSET', key, unpack(begun(token, nil, '0', due)))
+    redis.call('HSET', key, 's', 'in_doubt', 'p', NOW, 'd', '-1')
+    redis.call('SADD', KEYS[1], index)
+  end
+  local copy = (redis.call('HGET', key, 'e') or '') .. frame
+  redis.call('HSET', key, 'h', members, 'e', copy, 'l', due, 'u', NOW, 'k', complete and 'new' or 'join', 'z', NOW)
+  if complete then redis.call('HSET', key, 'q', 'join') end
+  redis.call('PERSIST', key)
+  redis.call('ZADD', index, '-' .. due, key)
+  return {1, 0, 0, entry and tonumber(entry.a) or 0, entry and entry.t or token, seen(entry)}
 end
 
 function verbs.decide(key, index, token, ttl)

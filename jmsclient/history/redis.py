@@ -124,8 +124,10 @@ class RedisHistory(DocumentHistory):
     def decided(self, trigger: str | None = None, *, limit: int = 100) -> list[ParkedMessage]:
         parked: list[ParkedMessage] = []
         for index in self._indexes(trigger):
-            clock, keys = self._ask(index, [("TIME",), ("ZREVRANGEBYSCORE", index, "(0", "-inf", "LIMIT", 0, limit)])
-            parked += self._copies(index, keys, self._microseconds(clock), to_carry_out)
+            (clock,) = self._ask(index, [("TIME",)])
+            now = self._microseconds(clock)
+            (keys,) = self._ask(index, [("ZREVRANGEBYSCORE", index, "(0", -now, "LIMIT", 0, limit)])
+            parked += self._copies(index, keys, now, to_carry_out)
         return sorted(parked, key=lambda one: -one.age)[:limit]
 
     def purge_expired(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from jmsclient.history.contract import ParkedMessage
-from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Join, Park, Release, Renew, Reply, State
 
 PREFIX = "jmsclient"
 LONGEST = 1e9
@@ -65,6 +65,7 @@ VERBS: dict[type[Command], str] = {
     Renew: "renew",
     Park: "park",
     Decide: "decide",
+    Join: "join",
 }
 
 _STATES = {state.value.encode(): state for state in State}
@@ -114,6 +115,9 @@ def arguments_of(command: Command) -> tuple[str | bytes | int, ...]:
             return command.reason, command.delivery_count, _optional(command.owner), command.envelope
         case Decide():
             return command.decision, command.by
+        case Join():
+            expires = _microseconds(command.expires)
+            return command.prefix, command.line, command.needed, expires, command.frame
     raise TypeError(f"not a history command: {command!r}")
 
 

@@ -16,7 +16,7 @@ from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import HistoryUnavailableError, LeaseLostError
 from jmsclient.history import sql_tables as tables
 from jmsclient.history.contract import DocumentHistory, HistoryTransaction, ParkedMessage, stored_id
-from jmsclient.history.entries import Command, Complete, Entry, Park, Reply, State, Stored, apply
+from jmsclient.history.entries import Command, Complete, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.rows import Key, from_row, parked_of, to_row
 from jmsclient.history.sql_source import open_source, run, unavailable
 from jmsclient.history.sql_watchdog import Watchdog
@@ -152,10 +152,16 @@ class SqlHistory(DocumentHistory):
             run(connection, tables.DELETE, kept)
         else:
             run(connection, tables.WRITE, (*kept, *to_row(after)))
-        if isinstance(command, Park) and (before is None or before.state is not State.IN_DOUBT):
-            run(connection, tables.PARK, (*kept, now, command.delivery_count, command.envelope))
-        elif before is not None and before.keeps_copy and (after is None or not after.keeps_copy):
-            run(connection, tables.UNPARK, kept)
+        match copy_change(before, after, command), command:
+            case "put", Park():
+                run(connection, tables.PARK, (*kept, now, command.delivery_count, command.envelope))
+            case "put", Join():
+                run(connection, tables.PARK, (*kept, now, -1, command.frame))
+            case "add", Join():
+                copy = bytes(run(connection, tables.COPY, kept).rows[0][0])
+                run(connection, tables.ADD, (copy + command.frame, *kept))
+            case "drop", _:
+                run(connection, tables.UNPARK, kept)
         return reply
 
     def _read(self, connection: Any, key: Key, now: float) -> Stored | None:

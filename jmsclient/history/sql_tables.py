@@ -30,6 +30,8 @@ PARK = (
     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, trigger_id, source, id) DO UPDATE SET "
     "parked_at = excluded.parked_at, delivery_count = excluded.delivery_count, envelope = excluded.envelope"
 )
+COPY = f"SELECT envelope FROM jmsclient_parked WHERE {_KEY}"  # noqa: S608
+ADD = f"UPDATE jmsclient_parked SET envelope = ? WHERE {_KEY}"  # noqa: S608
 UNPARK = f"DELETE FROM jmsclient_parked WHERE {_KEY}"  # noqa: S608
 _COPIES = """SELECT p.trigger_id, p.id, p.source, e.reason, p.delivery_count, p.parked_at, e.copies, e.owner, e.attempt, p.envelope,
         e.decision, e.decided_by, e.decided_at

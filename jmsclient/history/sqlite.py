@@ -18,7 +18,7 @@ from pathlib import Path
 from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import HistoryUnavailableError, StoreError
 from jmsclient.history.contract import DocumentHistory, ParkedMessage
-from jmsclient.history.entries import Command, Entry, Park, Reply, State, Stored, apply
+from jmsclient.history.entries import Command, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.rows import COLUMNS, Key, from_row, parked_of, to_row
 from jmsclient.history.sqlite_file import BUSY_TIMEOUT, BootClock, check_file, connect, prepare
 from jmsclient.history.sweeper import Sweeper
@@ -31,6 +31,8 @@ _SELECT = f"SELECT {COLUMNS} FROM entries WHERE {_KEY}"  # noqa: S608  constants
 _WRITE = f"INSERT OR REPLACE INTO entries (namespace, trigger_id, source, id, {COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608
 _DELETE = f"DELETE FROM entries WHERE {_KEY}"  # noqa: S608
 _PARK = "INSERT OR REPLACE INTO parked VALUES (?, ?, ?, ?, ?, ?, ?)"
+_COPY = f"SELECT envelope FROM parked WHERE {_KEY}"  # noqa: S608
+_ADD = f"UPDATE parked SET envelope = ? WHERE {_KEY}"  # noqa: S608
 _UNPARK = f"DELETE FROM parked WHERE {_KEY}"  # noqa: S608
 _COPIES = """SELECT p.trigger_id, p.id, p.source, e.reason, p.delivery_count, p.parked_at, e.copies, e.owner, e.attempt, p.envelope,
         e.decision, e.decided_by, e.decided_at
@@ -140,10 +142,16 @@ class SqliteHistory(DocumentHistory):
             connection.execute(_DELETE, key)
         else:
             connection.execute(_WRITE, (*key, *to_row(after)))
-        if isinstance(command, Park) and (before is None or before.state is not State.IN_DOUBT):
-            connection.execute(_PARK, (*key, now, command.delivery_count, command.envelope))
-        elif before is not None and before.keeps_copy and (after is None or not after.keeps_copy):
-            connection.execute(_UNPARK, key)
+        match copy_change(before, after, command), command:
+            case "put", Park():
+                connection.execute(_PARK, (*key, now, command.delivery_count, command.envelope))
+            case "put", Join():
+                connection.execute(_PARK, (*key, now, -1, command.frame))
+            case "add", Join():
+                (copy,) = connection.execute(_COPY, key).fetchone()
+                connection.execute(_ADD, (copy + command.frame, *key))
+            case "drop", _:
+                connection.execute(_UNPARK, key)
         return reply
 
     def _copies(self, query: str, trigger: str | None, limit: int) -> list[ParkedMessage]:

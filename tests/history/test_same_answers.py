@@ -24,6 +24,7 @@ from jmsclient.history import (
     Decide,
     DocumentHistory,
     Entry,
+    Join,
     Park,
     ParkedMessage,
     Release,
@@ -57,7 +58,7 @@ COMMANDS = st.one_of(
         body_hash=st.sampled_from([None, b"", b"\xff"]),
         decided=st.booleans(),
     ),
-    st.builds(Complete, trigger=st.just("t"), id=IDS, token=TOKENS, outcome=st.sampled_from(["done", "failed"])),
+    st.builds(Complete, trigger=st.just("t"), id=IDS, token=TOKENS, outcome=st.sampled_from(["done", "failed", "joined"])),
     st.builds(
         Release,
         trigger=st.just("t"),
@@ -77,6 +78,17 @@ COMMANDS = st.one_of(
         reason=st.sampled_from(["abandoned", "resolver"]),
         delivery_count=st.sampled_from([-1, 1, 7]),
         owner=WORDS,
+    ),
+    st.builds(
+        Join,
+        trigger=st.just("t"),
+        id=IDS,
+        token=TOKENS,
+        place=st.sampled_from(["a", "a b"]),
+        member=st.sampled_from(["1", "2é"]),
+        envelope=st.sampled_from([b"one", b"\x00two"]),
+        needed=st.sampled_from([1, 2, 3]),
+        expires=st.sampled_from([1000.0, 1000.0, 0.0]),
     ),
     st.builds(
         Decide, trigger=st.just("t"), id=IDS, token=TOKENS, decision=st.sampled_from(["new", "new", "duplicate"]), by=st.just("me")
@@ -103,10 +115,12 @@ class Model:
             self.entries.pop(command.id, None)
         else:
             self.entries[command.id] = after
-        if after is None or after.state is State.COMPLETED:
+        if after is None or after.state in (State.COMPLETED, State.JOINED):
             self.copies.pop(command.id, None)
         elif isinstance(command, Park) and reply.done and (before is None or before.state is not State.IN_DOUBT):
             self.copies[command.id] = (command.delivery_count, command.envelope)
+        elif isinstance(command, Join) and after is not before:
+            self.copies[command.id] = (-1, self.copies.get(command.id, (-1, b""))[1] + command.frame)
         return reply
 
     def in_doubt(self) -> list[tuple[Any, ...]]:
