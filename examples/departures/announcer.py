@@ -5,7 +5,6 @@ DEPARTURES_HISTORY (a history URL) set. Its effect is one row an announcement in
 when a delivery may have been announced before.
 """
 
-import json
 import os
 import random
 import sqlite3
@@ -14,7 +13,7 @@ import time
 from pathlib import Path
 
 from jmsclient import Delivery, Status, Worker
-from jmsclient.events import Event, subscribe
+from jmsclient.options import WorkerOptions
 from jmsclient.trigger.delivery import ResolverRequest
 
 FOLDER = Path(os.environ.get("DEPARTURES_DIR", "."))
@@ -56,6 +55,7 @@ worker = Worker(
     name=os.environ.get("DEPARTURES_NAMESPACE"),
     history=HISTORY,
     grace=10.0,
+    options=WorkerOptions(journal=FOLDER / "journal.jsonl" if "DEPARTURES_DIR" in os.environ else None),
 )
 
 
@@ -65,18 +65,5 @@ def announce(departure: dict, delivery: Delivery) -> None:  # type: ignore[type-
     ledger().execute("INSERT INTO announcements VALUES (?, ?)", (delivery.message.properties["uuid"], time.time()))
 
 
-def journal(path: Path) -> None:
-    """Append each decision to a file in one write, so that it outlives a kill."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def write(event: Event) -> None:
-        if event.area == "trigger":
-            line = {"event": event.name, "id": event.fields.get("id"), "answer": event.fields.get("answer")}
-            os.write(file, json.dumps(line).encode() + b"\n")
-
-    subscribe(write)
-
-
 if "DEPARTURES_DIR" in os.environ:
     prepare_ledger()
-    journal(FOLDER / "journal.jsonl")

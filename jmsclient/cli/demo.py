@@ -29,6 +29,7 @@ from rich.table import Table
 
 from jmsclient import Message, connect
 from jmsclient.errors import ConfigurationError, JmsClientError
+from jmsclient.exporters.journal_check import Check
 from jmsclient.history import DocumentHistory, open_history
 
 KILLS = 3
@@ -56,10 +57,12 @@ class Books:
     left_on_queue: int
     dead_lettered: int
     kills: int
+    findings: int
 
     @property
     def balanced(self) -> bool:
-        return self.twice == 0 and self.lost == 0 and self.left_on_queue == 0 and self.once + self.parked >= self.departures
+        nothing_wrong = self.twice == self.lost == self.left_on_queue == self.findings == 0
+        return nothing_wrong and self.once + self.parked >= self.departures
 
 
 def example_folder() -> Path:
@@ -175,7 +178,9 @@ def balance(folder: Path, history: DocumentHistory, rows: list[dict[str, str]], 
     events: Counter[str] = Counter()
     for line in (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
-        events[entry["event"] + (f":{entry['answer']}" if entry["answer"] else "")] += 1
+        events[entry["event"] + (f":{entry['answer']}" if entry.get("answer") else "")] += 1
+    checked = Check()
+    checked.read((folder / "journal.jsonl").read_text(encoding="utf-8").splitlines())
     parked = {one.id for one in history.in_doubt(TRIGGER)}
     left, dead = (left_on(folder / "shop.db", queue) for queue in (QUEUE, ERRORS))
     ids = [departure_id(row) for row in rows]
@@ -193,6 +198,7 @@ def balance(folder: Path, history: DocumentHistory, rows: list[dict[str, str]], 
         left_on_queue=left,
         dead_lettered=dead,
         kills=kills,
+        findings=len([one for one in checked.report().findings if one.certain]),
     )
 
 
@@ -215,6 +221,7 @@ def show(books: Books, seconds: float) -> None:
         ("lost (neither announced nor parked)", books.lost),
         ("left on the queue", books.left_on_queue),
         ("on the error destination", books.dead_lettered),
+        ("findings in the worker's journal", books.findings),
     ]
     for name, number in rows:
         table.add_row(name, str(number))

@@ -23,7 +23,7 @@ from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import StoreError
 from jmsclient.events import Event, emit, subscribe
 
-FLUSH_INTERVAL = 0.05
+FLUSH_INTERVAL = 0.005
 """Seconds that lines gather before they are written."""
 MOST_WAITING = 100_000
 OPENED, CLOSED, DROPPED = "journal_opened", "journal_closed", "journal_dropped"

@@ -24,4 +24,5 @@ def test_tr37_every_departure_is_announced_exactly_once(history: str, request: p
     assert numbers["announced twice"] == "0"
     assert numbers["lost (neither announced nor parked)"] == "0"
     assert numbers["worker killed"] == "3"
+    assert numbers["findings in the worker's journal"] == "0"
     assert "the books balance" in done.stdout
