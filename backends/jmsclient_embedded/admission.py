@@ -133,7 +133,8 @@ class Admission:
         self._writing = writing
         self._clock = clock
         self._waiting: dict[Sending, None] = {}
-        self._freed: dict[Quota, None] = {}
+        self.freed_quotas: dict[Quota, None] = {}
+        """Those in which there may be room for one that waits."""
 
     # -- a send -----------------------------------------------------------------------------------------------------
 
@@ -210,19 +211,14 @@ class Admission:
 
     # -- those that wait --------------------------------------------------------------------------------------------
 
-    @property
-    def freed_some(self) -> bool:
-        """There may be room for one that waits."""
-        return bool(self._freed)
-
     def freed(self, quota: Quota) -> None:
         """There may be room: whoever waits is served at the end of this step."""
-        self._freed[quota] = None
+        self.freed_quotas[quota] = None
 
     def serve(self) -> None:
         """At the end of a step: admit who waits, where room was freed."""
-        while self._freed:
-            quota, _ = self._freed.popitem()
+        while self.freed_quotas:
+            quota, _ = self.freed_quotas.popitem()
             quota.serve()
 
     def blocked(self, route: Route) -> int:

@@ -301,7 +301,7 @@ class Broker:
     # -- outside the lock ------------------------------------------------------------------------------------------
 
     def _after(self) -> Callable[[], None] | None:
-        if self.admission.freed_some:
+        if self.admission.freed_quotas:
             self.admission.serve()
         others, pushes = self._aftermath.take_others(), self._aftermath.take_pushes()
         return (lambda: self._act(others, pushes)) if others is not None or pushes else None
@@ -321,7 +321,7 @@ class Broker:
                 _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
             with self.steps.lock:
                 self._pushed(outlet)
-                if self.admission.freed_some:
+                if self.admission.freed_quotas:
                     self.admission.serve()
                 others = self._aftermath.take_others()
                 pushes += self._aftermath.take_pushes()  # behind the others: one busy receiver does not keep them waiting

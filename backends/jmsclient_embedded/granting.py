@@ -96,7 +96,10 @@ class Granting:
         queue, wanting = line.queue, line.wanting
         if not wanting or not queue.visible or line.consumption_paused:
             return
-        wall = self._clock.wall()
+        wall = self._clock.wall() if queue.expiring else 0.0
+        if len(wanting) == 1:
+            self._grant_to(wanting[0], line, wall)
+            return
         barred: list[Outlet] = []
         share = turns = 0
         while wanting and queue.visible:
@@ -118,6 +121,22 @@ class Granting:
             else:
                 barred.append(outlet)
         wanting.extendleft(reversed(barred))
+
+    def _grant_to(self, outlet: Outlet, line: Line, wall: float) -> None:
+        """The same for the only one that wants something. Hot path: no turns."""
+        queue = line.queue
+        while outlet.demand and queue.visible:
+            granted, expired = queue.take(outlet.holder, outlet.demand, wall)
+            if expired:
+                self.expired(line, expired)
+            if granted:
+                outlet.demand -= len(granted)
+                self._push(outlet, granted)
+            elif not expired:
+                break
+        if not outlet.demand and outlet.wanting:
+            outlet.wanting = False
+            line.wanting.remove(outlet)
 
     def _push(self, outlet: Outlet, entries: list[Entry]) -> None:
         receiver, outbox = outlet.receiver, outlet.outbox
@@ -202,7 +221,7 @@ def when_idle(outlet: Outlet, call: Callable[[], None]) -> None:
 
 
 def undelivered(outlet: Outlet) -> list[Entry]:
-    """Take out what was granted and not pushed and is held still. What was sent settled is pushed all the same: it is nowhere else."""
+    """Take out what was granted and not pushed and is held still. What was sent settled stays to be pushed: it is nowhere else."""
     unseen: list[Entry] = []
     left: list[Arrival] = []
     for arrival in outlet.outbox:
