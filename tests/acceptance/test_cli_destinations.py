@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +12,19 @@ import pytest
 from .conftest import STORE
 
 if TYPE_CHECKING:
-    from .conftest import CommandLine
+    from .conftest import CommandLine, Running
+
+
+WORKER = """
+from jmsclient import Worker
+
+worker = Worker("embedded:?store=shop.db", history="sqlite:history.db")
+
+
+@worker.trigger("queue:///orders")
+def book(order: str) -> None:
+    print("booked", order, flush=True)
+"""
 
 
 @pytest.fixture
@@ -184,6 +198,54 @@ def test_move_in_a_store_that_nobody_holds_needs_no_pause(jmsclient: CommandLine
     assert ask(jmsclient, "move", "orders", "rest").splitlines() == [f"moved {one}" for one in ids]
     assert numbers(jmsclient, "rest")["messages_current"] == 4
     assert not numbers(jmsclient, "rest")["consumption_paused"], "the pause ended with the command"
+
+
+# -- a worker ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_looked_into_stopped_and_let_flow_again_from_a_second_terminal(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", WORKER)
+    worker = jmsclient.start("run", "app:worker", "--log-level", "warning")
+    send_when_ready(jmsclient)
+    attached = jmsclient.start("run", "app:worker", "--log-level", "warning", "--url", f"{STORE}&attach=yes")
+    wait_for_either(worker, attached, "booked first")
+    wait_until_two_consume(jmsclient)
+    ask(jmsclient, "pause", "consumption", "orders")
+    ids = send(jmsclient, "second", 2)
+    assert jmsclient("browse", "orders", "--url", STORE).stdout == "second\nsecond\n"
+    assert (numbers(jmsclient)["messages_current"], numbers(jmsclient)["messages_pending"]) == (2, 0)
+    assert "second" not in worker.text() + attached.text()
+    send(jmsclient, queue="parked")
+    assert ask(jmsclient, "move", "orders", "parked", "--id", ids[0]) == f"moved {ids[0]}\n"
+    ask(jmsclient, "resume", "consumption", "orders")
+    wait_for_either(worker, attached, "booked second")
+    for running in (attached, worker):
+        running.signal(signal.SIGTERM)
+        assert running.end() == 0, running.text()
+        assert "Traceback" not in running.text()
+    assert (worker.text() + attached.text()).count("booked") == 2
+
+
+def send_when_ready(jmsclient: CommandLine) -> None:
+    """The first message, as soon as the worker has made its store."""
+    end = time.monotonic() + 30
+    while not (jmsclient.folder / "shop.db.sock").exists():
+        assert time.monotonic() < end, [one.text() for one in jmsclient.started]
+        time.sleep(0.02)
+    send(jmsclient, "first")
+
+
+def wait_until_two_consume(jmsclient: CommandLine) -> None:
+    end = time.monotonic() + 30
+    while numbers(jmsclient)["consumers_current"] < 2:
+        assert time.monotonic() < end, [one.text() for one in jmsclient.started]
+
+
+def wait_for_either(one: Running, other: Running, text: str) -> None:
+    end = time.monotonic() + 30
+    while text not in one.text() + other.text():
+        assert time.monotonic() < end, one.text() + other.text()
+        time.sleep(0.02)
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from jmsclient_embedded.attach.frames import Frame, FrameReader, encode
 from jmsclient_embedded.attach.hello import greeting
 from jmsclient_embedded.attach.remote import RemoteSession, RemoteTransport
 from jmsclient_embedded.attach.remote_receiver import RemoteReceiver
-from jmsclient_embedded.transport import EmbeddedTransport
+from jmsclient_embedded.invariants import check
+from jmsclient_embedded.registry import close_broker
 
 from .conftest import PATIENCE, Client, Listener, RecordingSink, content
 
@@ -58,9 +60,20 @@ class Attached:
         self.transport.link.wire.cut()
 
 
-def holder_of(client: Client) -> EmbeddedTransport:
-    assert isinstance(client.transport, EmbeddedTransport)
-    return client.transport
+@contextmanager
+def holding(store: Path) -> Iterator[Client]:
+    """A client whose process, this one, holds the store; the books must balance in the end."""
+    client = Client(f"embedded:{fresh_name()}?store={store}")
+    yield client
+    if not client.broker.ended:
+        check(client.broker)
+        close_broker(client.broker)
+
+
+def end(client: Client) -> None:
+    """Close the holder's connection, and with it the store."""
+    client.session.close(None)
+    client.transport.close(None)
 
 
 class Raw:

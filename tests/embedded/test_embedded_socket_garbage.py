@@ -19,9 +19,8 @@ from jmsclient_embedded.attach import listening
 from jmsclient_embedded.attach.asked import QUESTIONS
 from jmsclient_embedded.attach.frames import FRAME_LIMIT, HELLO_LIMIT, encode
 from jmsclient_embedded.invariants import check
-from jmsclient_embedded.registry import close_broker
 
-from .attached import Attached, Heard, Raw, fresh_name, wait_until
+from .attached import Attached, Heard, Raw, fresh_name, holding, wait_until
 from .conftest import Client, Connect, content, in_thread
 
 FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -34,10 +33,8 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(store: Path) -> Iterator[Client]:
-    client = Client(f"embedded:{fresh_name()}?store={store}")
-    yield client
-    check(client.broker)
-    close_broker(client.broker)
+    with holding(store) as client:
+        yield client
 
 
 def assert_sound(holder: Client, store: Path) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from jmsclient.transport.contract import ACCEPT
-from jmsclient_embedded.invariants import check
 from jmsclient_embedded.registry import close_broker
 
-from .attached import Attached, fresh_name, wait_until
+from .attached import Attached, fresh_name, holding, wait_until
 from .conftest import PATIENCE, Client
 
 PROLOGUE = """
@@ -63,10 +62,8 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def holder(store: Path) -> Iterator[Client]:
-    client = Client(f"embedded:{fresh_name()}?store={store}")
-    yield client
-    check(client.broker)
-    close_broker(client.broker)
+    with holding(store) as client:
+        yield client
 
 
 def start(store: Path, program: str, attach: bool) -> subprocess.Popen[str]:
