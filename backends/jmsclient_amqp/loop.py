@@ -89,7 +89,9 @@ class Loop:
         self._connection = connection
         self._owner = owner
         self._commands: deque[tuple[Callable[[Any, Any], None], Any, Any]] = deque()
-        self._asleep = False
+        self._after_writing: deque[Callable[[], None]] = deque()
+        self._asleep = False  # these two: written by the thread before it sleeps
+        self._woken = False  # and set by whoever wakes it
         self._stopped: Exception | None = None
         self._wants_to_write = False
         self._encrypted = isinstance(connection, ssl.SSLSocket)
@@ -123,12 +125,12 @@ class Loop:
     def tell(self, run: Callable[[Any, Any], None], first: Any = None, second: Any = None) -> None:
         """Have the thread call `run(first, second)`, in the order told. Any thread; returns at once."""
         self._commands.append((run, first, second))
-        if self._asleep:
+        if self._asleep and not self._woken:
+            self._woken = True  # before the byte: whoever sees it set may rely on the byte that follows
             try:
                 self._waker.send(b"w")
             except OSError:  # it is full, so the thread will wake; or closed, so there is none
                 pass
-            self._asleep = False
 
     def ask(self, start: Callable[[Answer[T], Any], None], deadline: float | None, what: str, argument: Any = None) -> T:
         """Have the thread call `start(answer, argument)` and wait until the answer is given. Raises what it fails with, and
@@ -149,6 +151,11 @@ class Loop:
         if self.error is not None:
             answer.fail(self.error)
         return answer.wait(self.clock, deadline, what)
+
+    def after_writing(self, run: Callable[[], None]) -> None:
+        """Call `run` when all that the engine has to say so far is on its way; on the thread itself. The engine writes the
+        begin of a session before the settlements that it was told of earlier."""
+        self._after_writing.append(run)
 
     def stop(self, error: Exception) -> None:
         """End the thread, in order; on the thread itself."""
@@ -186,11 +193,15 @@ class Loop:
         now = self.clock.monotonic()
         due = self.engine.tick(now)
         self._write()
+        while self._after_writing and not self._wants_to_write:
+            self._after_writing.popleft()()
+            self._write()
         if self._stopped is not None:
             return
         sleep = LONGEST_SLEEP if due is None else min(max(due - now, 0.0), LONGEST_SLEEP)
         if self._encrypted and self._connection.pending():  # type: ignore[attr-defined]
             sleep = 0.0
+        self._woken = False
         self._asleep = True
         if commands:
             sleep = 0.0

@@ -61,7 +61,7 @@ class Batch:
         self.written_at: float | None = None
         """When it got the last one."""
         self.left = len(messages)
-        """How many are not confirmed."""
+        """How many are not decided, written or not."""
         self.outcomes: list[Outcome | None] = [None] * len(messages)
         self.failures = 0
         self.numbers: list[int] = []
@@ -70,7 +70,12 @@ class Batch:
 
     @property
     def over(self) -> bool:
-        return self.left == 0 or self.error is not None
+        return self.left == 0 or self.error is not None or (self.cancelled and self.undecided == 0)
+
+    @property
+    def undecided(self) -> int:
+        """Written, and the peer has not said what became of them."""
+        return self.written - (len(self.messages) - self.left)
 
     def indices(self, *, confirmed: bool) -> list[int]:
         """Of those that were written and accepted, or written and not decided."""
@@ -156,17 +161,16 @@ class AmqpSender(Sender):
         """Until it is over, or there was no room in time, or no confirmation."""
         clock = self._clock
         while not batch.over:
-            if batch.written_at is None and not batch.cancelled:
+            if batch.written_at is None:
                 left = clock.left(room_deadline)
                 if left is not None and left <= 0:
                     self._cancel_unsent(batch)
                     continue
-                batch.bell.wait(left if left is not None else confirm_timeout)
+                waits = [one for one in (left, confirm_timeout) if one is not None]  # it may be written meanwhile
+                batch.bell.wait(min(waits) if waits else None)
             else:
                 began = batch.written_at if batch.written_at is not None else clock.monotonic()
                 left = None if confirm_timeout is None else began + confirm_timeout - clock.monotonic()
-                if batch.cancelled and not batch.written:
-                    return
                 if left is not None and left <= 0:
                     self._loop.tell(self._abandon, batch)
                     return
@@ -178,7 +182,6 @@ class AmqpSender(Sender):
             self._loop.ask(self._cancel, None, "the end of a send", batch)
         except JmsClientError as error:
             batch.error = batch.error or error
-        batch.cancelled = True
 
     def _failure(self, batch: Batch, confirm_timeout: float | None) -> JmsClientError:
         """What to raise: nothing was sent, or which were confirmed, are in doubt, were not sent."""
@@ -269,7 +272,7 @@ class AmqpSender(Sender):
         if outcome.code != ACCEPTED:
             batch.failures += 1
         batch.left -= 1
-        if batch.left == 0 or (batch.cancelled and batch.left == len(batch.messages) - batch.written):
+        if batch.over:
             batch.bell.ring()
 
     def _look_at_attach(self, attaching: Answer[None]) -> None:
@@ -288,7 +291,7 @@ class AmqpSender(Sender):
     def _cancel(self, answer: Answer[None], batch: Batch) -> None:
         if batch in self._waiting:
             self._waiting.remove(batch)
-            batch.left -= len(batch.messages) - batch.written
+            batch.cancelled = True
             batch.written_at = self._clock.monotonic()
         answer.give(None)
 

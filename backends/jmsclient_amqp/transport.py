@@ -158,7 +158,11 @@ class AmqpTransport(Transport):
 
     def barrier(self, answer: Answer[None], _: Any) -> None:
         """Give the answer when the peer has processed all that was sent before: it answers the begin of a session in its turn."""
-        self._barriers[self.engine.session()] = self.awaited(answer)
+        self.awaited(answer)
+        self.loop.after_writing(lambda: self._raise_barrier(answer))
+
+    def _raise_barrier(self, answer: Answer[None]) -> None:
+        self._barriers[self.engine.session()] = answer
 
     def _look_at_barriers(self) -> None:
         for handle, answer in tuple(self._barriers.items()):

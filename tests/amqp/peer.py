@@ -95,6 +95,8 @@ class Conversation:
     links: dict[tuple[int, int], Link] = field(default_factory=dict)
     delivered: int = 0
     ended: bool = False
+    over: set[int] = field(default_factory=set)
+    """Channels whose session we ended."""
 
     def send(self, channel: int, code: int, *fields: bytes, payload: bytes = b"") -> None:
         body = described(code, listed(list(fields))) + payload
@@ -114,6 +116,17 @@ class Conversation:
             TRUE if link.settled else FALSE, TRUE if more else FALSE, NULL, NULL, NULL, TRUE if aborted else FALSE,
             payload=message,
         )  # fmt: skip
+
+    def detach(self, link: Link, error: bytes) -> None:
+        """Close a link of ours, whatever the client thinks of it."""
+        self.links.pop((link.channel, link.handle), None)
+        self.send(link.channel, DETACH, uint(link.handle), TRUE, error)
+
+    def end(self, channel: int, error: bytes) -> None:
+        """End a session, with all its links."""
+        self.over.add(channel)
+        self.links = {key: link for key, link in self.links.items() if link.channel != channel}
+        self.send(channel, END, error)
 
     def heard(self, code: int) -> list[Frame]:
         return [frame for frame in self.frames if frame.code == code]
@@ -251,6 +264,7 @@ def answer(conversation: Conversation, frame: Frame) -> None:
                 0, OPEN, text("peer"), NULL, uint(peer.max_frame), ushort(255), idle, NULL, NULL, offers, NULL, properties
             )
         case 0x11:
+            conversation.over.discard(channel)
             conversation.send(channel, BEGIN, ushort(channel), uint(0), uint(2048), uint(2048), uint(255))
         case 0x12:
             attach(conversation, frame)
@@ -259,10 +273,11 @@ def answer(conversation: Conversation, frame: Frame) -> None:
         case 0x14:
             accept(conversation, frame)
         case 0x16:
-            conversation.links.pop((channel, frame[0]), None)
-            conversation.send(channel, DETACH, uint(frame[0]), TRUE if frame[1] else FALSE)
+            if conversation.links.pop((channel, frame[0]), None) is not None:  # else it answers ours
+                conversation.send(channel, DETACH, uint(frame[0]), TRUE if frame[1] else FALSE)
         case 0x17:
-            conversation.send(channel, END)
+            if channel not in conversation.over:
+                conversation.send(channel, END)
         case 0x18:
             conversation.send(0, CLOSE)
 
