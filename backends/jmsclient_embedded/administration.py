@@ -214,7 +214,12 @@ class EmbeddedAdministration(Administration):
                 raise InvalidDestinationError(
                     f"nobody of the name {owner_or_message!r} holds a message, and no such message is held"
                 )
-            for line, entries in self._by_line(found).items():
+            by_line = self._by_line(found)
+            for holder, entry in found:
+                if holder.transaction is not None:
+                    line = self._broker.granting.lines[holder.queue.name]
+                    holder.transaction.taken_out(line, entry, accepted=settlement.verb is Verb.ACCEPT)
+            for line, entries in by_line.items():
                 self._broker.settling.settle_entries(line, entries, settlement)
             return len(found)
 

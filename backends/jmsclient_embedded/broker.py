@@ -189,7 +189,15 @@ class Broker:
     def ask_later(self, step: Callable[[Answer[None]], None], deadline: float | None, what: str) -> None:
         """Have a step done that answers when it likes, and wait for the answer."""
         answer: Answer[None] = Answer(self.clock)
-        self.steps.tell(lambda: step(answer))
+
+        def begun() -> None:
+            try:
+                step(answer)
+            except Exception as error:  # raised again in the waiter, which would wait for ever otherwise
+                answer.fail(error)
+                raise
+
+        self.steps.tell(begun)
         answer.wait(deadline, what)
 
     def close(self, deadline: float | None) -> None:

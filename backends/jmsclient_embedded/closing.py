@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import get_ident
 
+from jmsclient.errors import IllegalStateError
 from jmsclient.selector import Selector
 from jmsclient.transport.contract import RELEASE, Receiver, Sink
 from jmsclient_embedded.admission import Admission
@@ -49,10 +50,13 @@ class Closing:
         selector: Selector | None = None,
         browses: bool = False,
     ) -> Outlet:
-        """Attach a receiver, without demand."""
+        """Attach a receiver, without demand. Raises IllegalStateError in a session that closes."""
+        if group.closing:
+            raise IllegalStateError("this session is closed")
         number = next(self._granting.numbers)
         kind = "browser" if browses else "consumer"
         holder = Holder(line.queue, number, f"{kind}-{number}", selector, transacted=group.transaction is not None)
+        holder.transaction = group.transaction
         browsing = iter(list(line.queue.browse())) if browses else None
         outlet = Outlet(line, holder, group, receiver, sink, pre_settled=pre_settled, browsing=browsing)
         group.outlets.add(outlet)

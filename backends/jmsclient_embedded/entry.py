@@ -15,14 +15,16 @@ from jmsclient_embedded.states import TRANSACTION, State
 
 if TYPE_CHECKING:
     from jmsclient_embedded.queue import MessageQueue
+    from jmsclient_embedded.transaction import Transaction
 
 
 class Holder:
     """An owner of messages: a receiver, or the session that inherited them from a closed one (IF-8, IF-9).
 
-    `selection` is what a selector lets it have; None: anything. `transacted`: what it holds is part of a transaction."""
+    `selection` is what a selector lets it have; None: anything. `transacted`: what it holds is part of a transaction, which is
+    `transaction` unless that is being committed."""
 
-    __slots__ = ("held", "name", "number", "queue", "selection", "transacted")
+    __slots__ = ("held", "name", "number", "queue", "selection", "transacted", "transaction")
 
     def __init__(
         self, queue: MessageQueue, number: int, name: str, selector: Selector | None = None, *, transacted: bool = False
@@ -31,6 +33,7 @@ class Holder:
         self.number = number
         self.name = name
         self.transacted = transacted
+        self.transaction: Transaction | None = None
         self.held: dict[int, Entry] = {}
         self.selection = None if selector is None else Selection(selector, number)
 

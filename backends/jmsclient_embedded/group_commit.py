@@ -34,7 +34,7 @@ class PendingCommit:
     """A transaction that ends: all of it is written or nothing. `end` is called with whether it is."""
 
     sent: Sequence[SentPart]
-    accepted: Mapping[Line, Sequence[Entry]]
+    accepted: Mapping[Line, Mapping[int, Entry]]
     answer: Answer[None]
     end: Callable[[bool], None]
 
@@ -44,7 +44,7 @@ class PendingCommit:
 
     def deleted(self) -> set[int]:
         """Rows that it removes."""
-        return {entry.sequence for entries in self.accepted.values() for entry in entries if entry.stored}
+        return {entry.sequence for entries in self.accepted.values() for entry in entries.values() if entry.stored}
 
 
 @dataclass(slots=True)

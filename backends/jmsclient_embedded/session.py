@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from jmsclient.destination import Destination
-from jmsclient.errors import IllegalStateError
+from jmsclient.errors import IllegalStateError, RequestTimeoutError, TransactionInDoubtError
 from jmsclient.transport.contract import ReceiverSpec, Sink, TransportSession
 from jmsclient_embedded.outlet import Group
 from jmsclient_embedded.receiver import EmbeddedReceiver
@@ -62,7 +62,10 @@ class EmbeddedSession(TransportSession):
         def commit(answer: Answer[None]) -> None:
             self.broker.transactions.commit(transaction, answer)
 
-        self.broker.ask_later(commit, deadline, "a confirmation of the commit")
+        try:
+            self.broker.ask_later(commit, deadline, "a confirmation of the commit")
+        except RequestTimeoutError as error:
+            raise TransactionInDoubtError(f"the commit is under way, and not confirmed in time: {error}") from error
 
     def rollback(self, *, redelivery_delay: float, deadline: float | None) -> None:
         self.check_open()

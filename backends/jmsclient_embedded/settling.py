@@ -72,8 +72,11 @@ class Settling:
             arrival.settled = True
         if len(live) < len(arrivals):
             self._tell_stale(outlet, len(arrivals) - len(live))
+        transaction = outlet.group.transaction
+        if transaction is not None:  # what was acknowledged in it is settled; only its end says how
+            live = [entry for entry in live if not transaction.holds(outlet.line, entry)]
         if live:
-            self.settle_entries(outlet.line, live, outcome, outlet.group.transaction)
+            self.settle_entries(outlet.line, live, outcome, transaction)
 
     def settle_entries(self, line: Line, live: list[Entry], outcome: Outcome, transaction: Transaction | None = None) -> None:
         """One outcome for messages that are in `receive`; an accept joins the transaction, where there is one."""

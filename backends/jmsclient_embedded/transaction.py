@@ -27,14 +27,28 @@ class Transaction:
     """Of one transacted session; begins anew when it ended."""
 
     sent: list[SentPart] = field(default_factory=list)
-    accepted: dict[Line, list[Entry]] = field(default_factory=dict)
+    accepted: dict[Line, dict[int, Entry]] = field(default_factory=dict)
+    """By their sequence numbers."""
+    spoilt: str | None = None
+    """Why it cannot be committed any more."""
 
     def accept(self, line: Line, entries: Sequence[Entry]) -> None:
-        """The session acknowledged these: they are gone when it commits."""
-        self.accepted.setdefault(line, []).extend(entries)
+        """The session acknowledged these: they are gone when it commits. Doing so again changes nothing."""
+        self.accepted.setdefault(line, {}).update((entry.sequence, entry) for entry in entries)
+
+    def holds(self, line: Line, entry: Entry) -> bool:
+        """Whether the session acknowledged it."""
+        return entry.sequence in self.accepted.get(line, ())
+
+    def taken_out(self, line: Line, entry: Entry, *, accepted: bool) -> None:
+        """Management settles a message that the session has. Where it comes again, elsewhere, what the session did with it must not
+        come true as well."""
+        acknowledged = self.accepted.get(line, {}).pop(entry.sequence, None) is not None
+        if not accepted and (acknowledged or entry.delivery.handed_over):
+            self.spoilt = f"management took message {entry.content.message_id} of {line.destination.address} out of it"
 
     def take(self) -> Transaction:
         """What there is; the next one is empty."""
-        taken = Transaction(self.sent, self.accepted)
-        self.sent, self.accepted = [], {}
+        taken = Transaction(self.sent, self.accepted, self.spoilt)
+        self.sent, self.accepted, self.spoilt = [], {}, None
         return taken

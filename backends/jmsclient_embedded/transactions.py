@@ -7,9 +7,10 @@ transaction there too: messages of a commit that cannot be written go back as af
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jmsclient.clock import Clock
+from jmsclient.errors import TransactionRolledBackError
 from jmsclient.transport.contract import RETRY, Outcome, Verb
 from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.granting import Granting
@@ -33,12 +34,16 @@ class Transactions:
     def commit(self, transaction: Transaction, answer: Answer[None]) -> None:
         """T5 and T12 for all of it, answered when it is stored; fails with TransactionRolledBackError."""
         ending = transaction.take()
+        if ending.spoilt is not None:
+            self._undo(ending, RETRY, planned=False)
+            answer.fail(TransactionRolledBackError(f"the transaction was rolled back: {ending.spoilt}"))
+            return
         for part in ending.sent:
             part.line.queue.renumber(part.entries, self._granting.next_sequence)
-        keepers = {line: self._keep(line, entries) for line, entries in ending.accepted.items()}
+        keepers = {line: self._keep(line, entries.values()) for line, entries in ending.accepted.items()}
         self._writing.commit(PendingCommit(ending.sent, ending.accepted, answer, lambda done: self._end(ending, keepers, done)))
 
-    def _keep(self, line: Line, entries: Sequence[Entry]) -> Holder:
+    def _keep(self, line: Line, entries: Iterable[Entry]) -> Holder:
         """While it is written they belong to the commit, whatever becomes of the session."""
         number = next(self._granting.numbers)
         keeper = Holder(line.queue, number, f"commit-{number}", transacted=True)
@@ -56,10 +61,9 @@ class Transactions:
             for part in ending.sent:
                 part.line.queue.end_send(part.entries, wall)
             for line, entries in ending.accepted.items():
-                line.queue.accept(entries)
+                line.queue.accept(list(entries.values()))
         else:
-            self._undo_sends(ending.sent)
-            self._give_back(list(ending.accepted.items()), RETRY, planned=False)
+            self._undo(ending, RETRY, planned=False)
         for line, keeper in keepers.items():
             del self._granting.holders[keeper.number], line.queue.holders[keeper.number]
         if done:
@@ -68,10 +72,7 @@ class Transactions:
 
     def rollback(self, transaction: Transaction, redelivery_delay: float) -> None:
         """T6 for what was sent, T14 for what was received, with the session's delay or the queue's own."""
-        ending = transaction.take()
-        self._undo_sends(ending.sent)
-        outcome = Outcome(verb=Verb.RETRY, delay=redelivery_delay)
-        self._give_back(list(ending.accepted.items()), outcome, planned=True)
+        self._undo(transaction.take(), Outcome(verb=Verb.RETRY, delay=redelivery_delay), planned=True)
 
     def abandon(self, transaction: Transaction) -> None:
         """T6: its session is gone. What it received goes back as everything that the session held."""
@@ -81,5 +82,7 @@ class Transactions:
         for part in sent:
             part.line.queue.fail_send(part.entries)
 
-    def _give_back(self, parts: Sequence[tuple[Line, list[Entry]]], outcome: Outcome, *, planned: bool) -> None:
-        self._settling.give_back_together([(line, entries, outcome) for line, entries in parts], planned=planned)
+    def _undo(self, ending: Transaction, outcome: Outcome, *, planned: bool) -> None:
+        self._undo_sends(ending.sent)
+        parts = [(line, list(entries.values()), outcome) for line, entries in ending.accepted.items()]
+        self._settling.give_back_together(parts, planned=planned)
