@@ -33,9 +33,9 @@ class RedisProgram:
 
     def __init__(self, folder: Path, *options: str, program: str = "redis-server", port: int | None = None) -> None:
         self.port = port or free_port()
-        self._folder = folder / str(self.port)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        given = {"--bind": "127.0.0.1", "--dir": str(self._folder), "--port": str(self.port), "--save": "", "--appendonly": "no"}
+        self.folder = folder / str(self.port)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        given = {"--bind": "127.0.0.1", "--dir": str(self.folder), "--port": str(self.port), "--save": "", "--appendonly": "no"}
         given.update(zip(options[::2], options[1::2], strict=True))
         self._command = [program, *(part for pair in given.items() for part in pair)]
         self.process: subprocess.Popen[bytes] | None = None
@@ -46,7 +46,7 @@ class RedisProgram:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        log = (self._folder / "log.txt").open("ab")
+        log = (self.folder / "log.txt").open("ab")
         with log:
             self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
         end = time.monotonic() + READY
@@ -54,7 +54,7 @@ class RedisProgram:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
             time.sleep(0.01)
-        raise AssertionError(f"{self._command[0]} did not start:\n{(self._folder / 'log.txt').read_text(errors='replace')}")
+        raise AssertionError(f"{self._command[0]} did not start:\n{(self.folder / 'log.txt').read_text(errors='replace')}")
 
     def stop(self) -> None:
         """Ends it as a crash would: nothing is saved on the way."""

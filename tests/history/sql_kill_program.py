@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,6 +23,7 @@ from jmsclient import Worker
 from jmsclient.history import Claim, Complete, HistoryTransaction, Reply, SqlHistory
 from jmsclient.history.entries import Command
 from jmsclient.history.sql_source import run
+from jmsclient.options import WorkerOptions
 
 LEASE = 0.4
 
@@ -64,7 +66,8 @@ def connect_to(database: str) -> Any:
 def main(store: str, database: str, trigger: str, step: str) -> None:
     history = DyingHistory(lambda: connect_to(database))
     history.step = step
-    worker = Worker(f"embedded:kill?store={store}", history=history)
+    options = WorkerOptions(journal=Path(store).with_name("journal.jsonl"))
+    worker = Worker(f"embedded:kill?store={store}", history=history, options=options)
 
     @worker.trigger("queue:///orders", name=trigger, lease=LEASE)
     def book(body: str, transaction: HistoryTransaction) -> None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from jmsclient import connect
+from jmsclient.exporters.journal_check import Check
 from jmsclient.history import SqlHistory
 from jmsclient.history.sql_source import run
 
@@ -71,3 +72,6 @@ def test_tr36_a_kill_at_any_step_leaves_one_effect_and_no_doubt(step: str, datab
         assert history.in_doubt(trigger) == []
     with connect(f"embedded:kill?store={store}") as connection:  # nothing is left, whatever happened
         assert connection.create_session().create_consumer("queue:///orders").receive_no_wait() is None
+    check = Check()
+    check.read((tmp_path / "journal.jsonl").read_text(encoding="utf-8").splitlines())
+    assert check.report().findings == []

@@ -13,11 +13,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import jmsclient.trigger.carrying_out
 from jmsclient import Delivery, Worker
 from jmsclient.history import Claim, Complete, DocumentHistory, Entry, ParkedMessage, Reply, open_history
 from jmsclient.history.entries import Command
+from jmsclient.options import WorkerOptions
 
 LEASE = 0.4
 jmsclient.trigger.carrying_out.LOOK_INTERVAL = 0.1
@@ -67,7 +69,8 @@ class DyingHistory(DocumentHistory):
 
 def main(store: str, history_url: str, effects: str, trigger: str, step: str, patience: str = "10") -> None:
     history = DyingHistory(open_history(history_url), step)
-    worker = Worker(f"embedded:kill?store={store}", history=history)
+    options = WorkerOptions(journal=Path(store).with_name("journal.jsonl"))
+    worker = Worker(f"embedded:kill?store={store}", history=history, options=options)
 
     @worker.trigger("queue:///orders", name=trigger, lease=LEASE)
     def book(body: str, delivery: Delivery) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from jmsclient import Status, connect
 from jmsclient.envelope import encode
+from jmsclient.exporters.journal_check import Check
 from jmsclient.history import open_history
 from jmsclient.message import MessageKind, PlainContent
 
@@ -68,6 +69,9 @@ def test_tr37_a_kill_after_each_step_is_told_apart(step: str, history_url: str, 
         assert len(history.in_doubt(trigger)) == (counter == "parked")
     with connect(f"embedded:kill?store={store}") as connection:  # nothing is left, whatever happened
         assert connection.create_session().create_consumer("queue:///orders").receive_no_wait() is None
+    check = Check()
+    check.read(store.with_name("journal.jsonl").read_text(encoding="utf-8").splitlines())
+    assert check.report().findings == []
 
 
 # step -> what the second worker says, how often the effect is there in the end
