@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jmsclient.cli.printing import print_table, printable
 from jmsclient.cli.reaching import nobody_holds_it, open_connection, url_option
-from jmsclient.cli.showing import printable
 from jmsclient.errors import ConfigurationError, IllegalStateError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jmsclient.transport.administration import DestinationStatistics, ManagementResult
 
 KINDS = ("production", "insertion", "consumption")
-WIDE = 10_000  # columns of a table that is not shown on a terminal: nothing is cut, so that grep finds it
 _FAILED = 1
 table_option = click.option(
     "--format", "form", type=click.Choice(("table", "json")), default="table", show_default=True, help="For whom."
@@ -66,7 +65,7 @@ def show_statistics(destination: str | None, url: str | None, form: str) -> None
     if form == "json":
         click.echo(json.dumps([{"destination": one.address, **asdict(figures)} for one, figures in numbers], indent=2))
     else:
-        _tables(numbers)
+        print_table(_COLUMNS, [_cells(one, figures) for one, figures in numbers])
 
 
 @destinations.command("pause")
@@ -155,21 +154,8 @@ def _tell_moved(result: ManagementResult, form: str) -> None:
     click.echo(f"{len(result.done)} moved, {len(result.refused)} not moved", err=True)
 
 
-_COLUMNS = ("current", "pending", "high", "received")
-
-
-def _tables(numbers: list[tuple[Destination, DestinationStatistics]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDE)
-    table = Table("destination", *_COLUMNS, "bytes", "consumers", "blocked", "paused", "pending by kind", box=None, pad_edge=False)
-    for one, figures in numbers:
-        table.add_row(*[Text(printable(cell)) for cell in _cells(one, figures)])
-    console.print(table)
+_COUNTS = ("current", "pending", "high", "received")
+_COLUMNS = ("destination", *_COUNTS, "bytes", "consumers", "blocked", "paused", "pending by kind")
 
 
 def _cells(one: Destination, figures: DestinationStatistics) -> list[str]:
@@ -177,7 +163,7 @@ def _cells(one: Destination, figures: DestinationStatistics) -> list[str]:
     paused = [kind for kind in KINDS if getattr(figures, f"{kind}_paused")]
     return [
         one.address,
-        *[str(getattr(figures, f"messages_{column}")) for column in _COLUMNS],
+        *[str(getattr(figures, f"messages_{column}")) for column in _COUNTS],
         str(figures.bytes_current + figures.bytes_pending),
         str(figures.consumers_current),
         str(figures.blocked_senders),

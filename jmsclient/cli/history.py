@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jmsclient.cli.in_doubt import _open, for_whom, printable
+from jmsclient.cli.in_doubt import _open, for_whom
+from jmsclient.cli.printing import printable
 from jmsclient.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jmsclient.cli.printing import print_table, printable
 from jmsclient.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from jmsclient.history.contract import ParkedMessage
 
 MANY = 1_000_000_000
-WIDE = 10_000  # columns of a table that is not shown on a terminal: nothing is cut, so that grep finds it
 
 
 @click.group()
@@ -160,8 +160,10 @@ def _summary(one: ParkedMessage) -> dict[str, Any]:
 def _whole(one: ParkedMessage) -> dict[str, Any]:
     from jmsclient import envelope
     from jmsclient.message import Message
+    from jmsclient.trigger.joins import SOURCE, SetContent
 
-    message = Message.received(envelope.decode(one.envelope), one.delivery_count)
+    content = SetContent(one.id, one.envelope) if one.source == SOURCE else envelope.decode(one.envelope)
+    message = Message.received(content, one.delivery_count)
     return {
         **_summary(one),
         "message_id": message.message_id,
@@ -178,25 +180,13 @@ def _whole(one: ParkedMessage) -> dict[str, Any]:
 
 
 def _table(parked: list[ParkedMessage], *, decided: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDE)
     more = ("decision", "by", "decided") if decided else ()
-    table = Table("trigger", "id", "reason", "count", "age", "copies", *more, box=None, pad_edge=False)
-    for one in parked:
-        cells = [one.trigger, one.id, one.reason, str(one.delivery_count), f"{one.age:.0f} s", str(one.copies)]
-        cells += [one.decision or "", one.decided_by or "", f"{one.decided:.0f} s"] if decided else []
-        table.add_row(*[Text(printable(cell)) for cell in cells])
-    console.print(table)
+    print_table(("trigger", "id", "reason", "count", "age", "copies", *more), [_cells(one, decided) for one in parked])
 
 
-def printable(text: str) -> str:
-    """Without what could steer the terminal: messages come from others."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+def _cells(one: ParkedMessage, decided: bool) -> list[str]:
+    cells = [one.trigger, one.id, one.reason, str(one.delivery_count), f"{one.age:.0f} s", str(one.copies)]
+    return cells + ([one.decision or "", one.decided_by or "", f"{one.decided:.0f} s"] if decided else [])
 
 
 def _shown(value: Any) -> str:

@@ -15,13 +15,15 @@ import click
 from jmsclient.cli.reaching import open_connection, url_option
 from jmsclient.cli.send import read_seconds
 from jmsclient.cli.showing import format_option, line_of, nobody_reads, write_line
-from jmsclient.errors import ConfigurationError
+from jmsclient.errors import ConfigurationError, InvalidDestinationError
 from jmsclient.jms.acknowledgement import settle_by_receiver
 from jmsclient.transport.contract import ACCEPT
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from jmsclient.destination import Destination
+    from jmsclient.jms.connection import Connection
     from jmsclient.jms.consumer import MessageConsumer
     from jmsclient.jms.session import Session
     from jmsclient.message import Message
@@ -71,9 +73,10 @@ def receive(
         except BrokenPipeError:
             nobody_reads()
             return _FAILED
+        why = "; its consumption is paused" if _is_paused(connection, where) else ""
     if wanted is not None and taken < wanted:
         missing = f"{taken} of {wanted} messages" if taken else "no message"
-        raise click.ClickException(f"{missing} came from {where.address} within {wait or 0.0:g} s")
+        raise click.ClickException(f"{missing} came from {where.address} within {wait or 0.0:g} s{why}")
     return 0
 
 
@@ -87,6 +90,15 @@ def _checked(count: int | None, everything: bool, follow: bool, timeout: float |
         return count, None
     wait = 0.0 if timeout is None else timeout
     return (None if everything else count or 1), (None if math.isinf(wait) else wait)
+
+
+def _is_paused(connection: Connection, where: Destination) -> bool:
+    if not connection.capabilities.administration:
+        return False
+    try:
+        return connection.administration.statistics(where).consumption_paused
+    except InvalidDestinationError:  # a topic that nobody has used
+        return False
 
 
 def _end_on_terminate() -> None:

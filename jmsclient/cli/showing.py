@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jmsclient.cli.printing import printable
+
 if TYPE_CHECKING:
     from jmsclient.message import Message
 
@@ -48,11 +50,6 @@ def fields_of(message: Message) -> dict[str, Any]:
         "kind": message.kind.name,
         "body": message.body,
     }
-
-
-def printable(text: str) -> str:
-    """Without what could steer the terminal."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def write_line(text: str) -> None:

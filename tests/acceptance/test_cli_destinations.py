@@ -114,6 +114,8 @@ def test_pause_consumption_then_resume(held: CommandLine) -> None:
     assert numbers(held, "work")["consumption_paused"]
     assert numbers(held, "work")["messages_current"] == 1
     assert "worked" not in worker.text()
+    done = held("receive", "work", "--url", STORE)
+    assert done.stderr == "jmsclient: no message came from queue:///work within 0 s; its consumption is paused\n"
     assert ask(held, "resume", "consumption", "work") == "consumption of queue:///work is not paused\n"
     worker.wait_for("worked order 1\n")
     assert ask(held, "resume", "consumption", "work") == "consumption of queue:///work is not paused, as it was before\n"

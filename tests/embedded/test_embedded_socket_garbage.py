@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from jmsclient.envelope import encode as encode_message
 from jmsclient.transport.contract import ACCEPT
-from jmsclient_embedded.attach import listening
+from jmsclient_embedded.attach import calls, listening
 from jmsclient_embedded.attach.asked import QUESTIONS
 from jmsclient_embedded.attach.frames import FRAME_LIMIT, HELLO_LIMIT, encode
 from jmsclient_embedded.invariants import check
 
-from .attached import Attached, Heard, Raw, fresh_name, holding, wait_until
+from .attached import Attached, Heard, Raw, fresh_name, holding, threads_named, wait_until
 from .conftest import Client, Connect, content, in_thread
 
 FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -182,6 +182,23 @@ def test_every_question_is_answered_even_if_it_is_wrong(holder: Client, store: P
             ask(raw, "administration", method="__init__", positional=[], named={"map": []})["error"][0] == "UnsupportedFeatureError"
         )
     assert_sound(holder, store)
+
+
+def test_who_asks_without_end_is_cut_off(holder: Client, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "MAX_WAITING", 20)
+    holder.admin.create_queue("q", messages_maximum=1)
+    holder.send("full")
+    with Raw(store) as raw, Heard() as heard:
+        ask(raw, "open_session", session=1, transacted=False)
+        ask(raw, "open_sender", session=1, sender=3, destination={"destination": "queue:///q"})
+        with contextlib.suppress(OSError):
+            for number in range(30):
+                words = {"sender": 3, "room": None, "confirm": None}
+                raw.say({"ask": "send", "id": number, "left": None, "with": words}, PIECE)
+        assert raw.closed_by_peer()
+        wait_until(lambda: heard.named("client_not_understood"))
+    wait_until(lambda: holder.admin.statistics("q").blocked_senders == 0)
+    wait_until(lambda: not threads_named("-call-"))
 
 
 def test_a_client_that_does_not_read_holds_up_nobody(holder: Client, store: Path) -> None:

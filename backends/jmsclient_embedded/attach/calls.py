@@ -11,8 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from jmsclient_embedded.attach.frames import ProtocolError
+
 MAX_THREADS = 32
 """Calls of one client that may wait at the same time; more wait for their turn."""
+MAX_WAITING = 10_000
 IDLE_SECONDS = 5.0
 _logger = logging.getLogger("jmsclient.embedded")
 
@@ -29,8 +32,10 @@ class Calls:
         self._threads: set[threading.Thread] = set()
 
     def make(self, call: Callable[[], None]) -> None:
-        """Have it made soon, on another thread."""
+        """Have it made soon, on another thread. Raises ProtocolError where MAX_WAITING are waiting already."""
         with self._lock:
+            if self._unfinished >= MAX_WAITING:
+                raise ProtocolError(f"{MAX_WAITING} questions are not answered yet")
             self._unfinished += 1
             if len(self._threads) < min(self._unfinished, MAX_THREADS):
                 self._made += 1

@@ -57,7 +57,8 @@ class Listening:
         self._made = 0
         self._deaf = False
         self._ears: socket.socket | None = None
-        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read: socket.socket  # made with the ears: a byte in it wakes the thread
+        self._wake_write: socket.socket
         self._thread = threading.Thread(target=self._run, name=f"{self._name}-socket", daemon=True)
 
     def start(self) -> None:
@@ -66,14 +67,22 @@ class Listening:
             with self._lock:
                 if self._closing:
                     return
-                self._ears = _listen(self.path)
+                self._ears = self._open()
         except OSError as error:
             text = f"store {str(self._store)!r} has no socket, so no other process can attach to it: {error}"
             emit("embedded", "socket_unavailable", text, level=logging.WARNING, path=str(self.path))
-            self._wake_read.close()
-            self._wake_write.close()
             return
         self._thread.start()
+
+    def _open(self) -> socket.socket:
+        ears = _listen(self.path)
+        try:
+            self._wake_read, self._wake_write = socket.socketpair()
+        except OSError:
+            ears.close()
+            self.path.unlink()
+            raise
+        return ears
 
     def close(self, timeout: float | None) -> None:
         """Remove the file, dismiss who is attached: what they hold goes back before this returns. A client that reads nothing is

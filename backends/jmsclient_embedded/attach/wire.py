@@ -7,6 +7,7 @@ acted on even if the other side is dead by then: a client that is killed has sai
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -26,6 +27,7 @@ FLUSH_TIMEOUT = 10.0
 JOIN_TIMEOUT = 5.0
 """Seconds that it then waits for the reading thread, which acts on the last that came."""
 _THREADS = 2
+_logger = logging.getLogger("jmsclient.embedded")
 _live: weakref.WeakSet[Wire] = weakref.WeakSet()
 
 Outgoing = bytes | Callable[[], bytes]
@@ -111,6 +113,9 @@ class Wire:
                     self._bell.wait()
         except OSError:  # the other side takes no more; what it has said is still read to its end
             self._ending = True
+        except Exception:  # a fault of ours: the other side sees that nothing more comes, and ends it
+            self._ending = True
+            _logger.exception("what was to be written could not be put into a frame")
         finally:
             self._thread_ended(socket.SHUT_WR)
 
