@@ -56,7 +56,7 @@ class Content(ABC):
 
 
 class PlainContent(Content):
-    """A whole message in memory. Nothing changes it after it was sent."""
+    """A whole message in memory. Nothing changes it after it was sent; `sequence` belongs to the backend that it was handed to."""
 
     __slots__ = (
         "_body",
@@ -70,6 +70,7 @@ class PlainContent(Content):
         "persistent",
         "priority",
         "reply_to",
+        "sequence",
         "size",
         "timestamp",
         "type",
@@ -107,6 +108,7 @@ class PlainContent(Content):
         self.reply_to = reply_to
         self.type = type
         self.size = body_size(body) if size is None else size
+        self.sequence = 0
 
     def header(self, name: str) -> Any:
         return getattr(self, name)

@@ -1,30 +1,35 @@
 """Owns the order in which visible messages of one queue are taken: by priority, then by sequence number.
 
-Pure. Must not know of states or owners. Ten priorities, each a deque of new messages in order of their sequence number and,
-beside it, a heap of those that came back. The next message is the smaller head of the two, so that what comes back takes its
-original place without a search (T13, T14).
+Pure. Must not know of owners. Ten priorities, each a deque of new messages in order of their sequence number and, beside it, a
+heap of those that came back. The next message is the smaller head of the two, so that what comes back takes its original place
+without a search (T13, T14). A new message that nothing distinguishes waits as its bare content: it becomes an entry when it is
+taken, or when somebody looks at it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import cast
 
+from jmsclient.message import PlainContent
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.selection import cut
 from jmsclient_embedded.settings import PRIORITIES
+from jmsclient_embedded.states import State
 
 
 class Ready:
     """What can be taken."""
 
-    __slots__ = ("_mask", "_new", "_plain", "_returned")
+    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned")
 
     def __init__(self) -> None:
         self._mask = 0  # a bit for each priority that has something
         self._plain = True  # none of what is here expires or is barred to anybody
-        self._new: tuple[deque[Entry], ...] = tuple(deque() for _ in range(PRIORITIES))
+        self._bare = False  # some of `_new` are contents
+        self._new: tuple[deque[Entry | PlainContent], ...] = tuple(deque() for _ in range(PRIORITIES))
         self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
 
     def __bool__(self) -> bool:
@@ -42,16 +47,27 @@ class Ready:
         if entry.expires_at is not None or entry.barred is not None:
             self._plain = False
 
-    def put_last(self, entries: Iterable[Entry]) -> None:
-        """Messages whose sequence numbers are higher than all that are here, in order, and that do not expire."""
+    def put_last(self, contents: Iterable[PlainContent]) -> None:
+        """Visible messages that do not expire, whose sequence numbers are higher than all that are here, in order."""
         new, mask = self._new, self._mask
-        for entry in entries:
-            level = entry.priority
-            new[level].append(entry)
+        for content in contents:
+            level = content.priority
+            new[level].append(content)
             mask |= 1 << level
         self._mask = mask
+        self._bare = True
 
-    def take(self, most: int, number: int, wall: float) -> tuple[list[Entry], list[Entry]]:
+    def _entries(self) -> tuple[deque[Entry], ...]:
+        """The new ones, because somebody looks at them: no content waits bare any more."""
+        if self._bare:
+            self._bare = False
+            for new in self._new:
+                entries = [_entry(one) if isinstance(one, PlainContent) else one for one in new]
+                new.clear()
+                new.extend(entries)
+        return cast(tuple[deque[Entry], ...], self._new)
+
+    def take(self, most: int, number: int, wall: float) -> tuple[Sequence[Entry | PlainContent], list[Entry]]:
         """Up to `most` for the receiver with this number, and those that were found expired on the way.
 
         Hot path: one loop; and none where all that is here is new, of one priority, and free for everybody.
@@ -73,11 +89,15 @@ class Ready:
             new, returned = self._new[level], self._returned[level]
             while len(granted) < most:
                 if returned and (not new or returned[0][0] < new[0].sequence):
-                    entry = heappop(returned)[1]
+                    entry: Entry | PlainContent = heappop(returned)[1]
                 elif new:
                     entry = new.popleft()
                 else:
                     break
+                if type(entry) is PlainContent:
+                    granted.append(entry)
+                    continue
+                assert type(entry) is Entry
                 if entry.expires_at is not None and entry.expires_at <= wall:
                     expired.append(entry)
                 elif entry.barred is not None and number in entry.barred:
@@ -112,8 +132,9 @@ class Ready:
 
     def __iter__(self) -> Iterator[Entry]:
         """In the order in which they would be taken. Sorts what came back."""
+        everything = self._entries()
         for level in reversed(range(PRIORITIES)):
-            new, returned = self._new[level], self._returned[level]
+            new, returned = everything[level], self._returned[level]
             if returned:
                 yield from sorted((*new, *(entry for _, entry in returned)), key=lambda entry: entry.sequence)
             else:
@@ -121,7 +142,7 @@ class Ready:
 
     def in_any_order(self) -> Iterator[Entry]:
         """Cheaper: as they lie."""
-        for new, returned in zip(self._new, self._returned, strict=True):
+        for new, returned in zip(self._entries(), self._returned, strict=True):
             yield from new
             yield from (entry for _, entry in returned)
 
@@ -129,3 +150,9 @@ class Ready:
         """The sequence numbers of new messages, priority by priority, as they wait (for the checker)."""
         for new in self._new:
             yield [entry.sequence for entry in new]
+
+
+def _entry(content: PlainContent) -> Entry:
+    entry = Entry(content.sequence, content)
+    entry.state = State.VISIBLE
+    return entry

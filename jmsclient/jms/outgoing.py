@@ -101,6 +101,7 @@ def contents(bodies: Iterable[Body | Message], sending: Sending, ids: MessageIds
         content.timestamp = now
         content.expiration = expiration
         content.delivery_time = delivery_time
+        content.sequence = 0
         made.append(content)
     return made
 
