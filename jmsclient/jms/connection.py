@@ -146,8 +146,8 @@ class Connection:
         return self._tally.totals((consumer.destination.address, consumer.intake.counters) for consumer in consumers)
 
     def consumer_closed(self, consumer: MessageConsumer) -> None:
-        """Keep what it counted; on the keeper or the dispatcher."""
-        self.keeper.call(lambda: self._tally.closed(consumer.destination.address, consumer.intake.counters))
+        """Keep what it counted; on the keeper."""
+        self._tally.closed(consumer.destination.address, consumer.intake.counters)
 
     @property
     def administration(self) -> Administration:
@@ -169,8 +169,11 @@ class Connection:
 
     def _open(self, acknowledge: AcknowledgeMode, redelivery_delay: float) -> Session:
         session = Session(self, acknowledge, redelivery_delay=redelivery_delay)
-        self._held = (*self._held, weakref.ref(session))
+        self.keeper.call(lambda: self._hold(weakref.ref(session)))
         return session
+
+    def _hold(self, session: weakref.ref[Session]) -> None:
+        self._held = (*self._held, session)
 
     def delete_temporary(self, destination: Destination) -> None:
         """What `destination.delete()` does: see there. Nothing on a closed connection, for it has gone with that."""
@@ -192,11 +195,8 @@ class Connection:
         """Deliver. Starting twice does nothing."""
         self._check_open()
         self.started = True
-        self.keeper.call(self._start)
-
-    def _start(self) -> None:
         for session in self._sessions:
-            session.start()
+            session.adapt()
 
     def stop(self, timeout: float | None = 30.0) -> None:
         """Hand over nothing more until `start`; buffers stay. Waits for running listeners up to `timeout` seconds, then
@@ -205,7 +205,7 @@ class Connection:
         self.started = False
         deadline = self.clock.deadline(timeout)
         for session in self._sessions:
-            session.stop(deadline)
+            session.stopped(deadline)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

@@ -173,10 +173,13 @@ class MessageConsumer(HandOver):
         if self.closed or self._closing:
             raise self._closed_error()
         self._quiesced = True
-        self.intake.stop()
-        self._session.keeper.call(self._drain)
+        self._session.keeper.call(self._stop_fetching)
         self._session.bell.ring()
         return self.intake.buffered
+
+    def _stop_fetching(self) -> None:
+        self.intake.stop()
+        self._drain()
 
     # -- listening, on the session's dispatcher thread --------------------------------------------------------------
 
@@ -193,7 +196,7 @@ class MessageConsumer(HandOver):
         if listener is not None and not callable(listener):
             raise TypeError(f"listener={listener!r}: expected something to call with a message, or None")
         self._listener = listener
-        self._session.listeners_changed()
+        self._session.adapt()
 
     # -- closing ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +262,7 @@ class MessageConsumer(HandOver):
             and self._session.started  # stop() outranks DELIVER_ALL
         )
         self.intake.close(self._bounded(deadline), discard_taken=not (self._rest or self._transacted), keep_receiver=True)
-        self._session.bell.ring()
+        self._session.adapt()  # a listener that was set while this began is to have the rest
 
     def _bounded(self, deadline: float | None) -> float | None:
         request = self._clock.deadline(self._session.request_timeout)
@@ -279,8 +282,8 @@ class MessageConsumer(HandOver):
         pause = SystemBell()
         while True:
             running = session.calling is self
-            if not running and self._rest and not session.started:
-                self._rest = False
+            if not running and self._rest and not (session.started and self._listener):
+                self._rest = False  # stopped, or the listener ended while this began: nobody is to have them
             left = self.intake.buffered if self._rest and not self.intake.closed_error else 0
             busy = self._active
             if not running and not left and not busy:

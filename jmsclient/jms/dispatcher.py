@@ -9,7 +9,7 @@ import logging
 from _thread import get_ident
 from typing import TYPE_CHECKING
 
-from jmsclient.clock import SystemBell
+from jmsclient.clock import Bell, SystemBell
 from jmsclient.errors import JmsClientError
 from jmsclient.events import emit
 
@@ -22,19 +22,20 @@ PAUSE_AFTER_ERROR = 1.0
 """Seconds between two tries where the provider refuses."""
 
 
-def dispatch_until_closed(session: Session) -> None:
-    """Run on the dispatcher's thread: hand messages over in turn between the consumers, until the session is closed."""
+def dispatch_until_closed(session: Session, bell: Bell) -> None:
+    """Run on the dispatcher's thread: hand messages over in turn between the consumers, until the session is closed.
+    `bell` is rung where anything has changed."""
     pause = SystemBell()
     me = get_ident()
     while not session.closed:
         if not session.started or session.owner != me:
-            session.bell.wait()
+            bell.wait()
         elif session.inside:  # a call that came before the listener was set is still inside
             pause.wait(LOOK_INTERVAL)
         else:
             try:
                 if not _turn(session):
-                    session.bell.wait()
+                    bell.wait()
             except JmsClientError as error:
                 if session.closed or session.failed:
                     return

@@ -15,6 +15,7 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from jmsclient.clock import Bell, Clock
 from jmsclient.errors import IllegalStateError
 from jmsclient.jms.hand_over import HandOver
 
@@ -23,6 +24,26 @@ if TYPE_CHECKING:
     from jmsclient.jms.consumer import MessageConsumer
 
 T = TypeVar("T")
+
+
+class Bells(Bell):
+    """The bell of a receive that waits, and of the dispatcher: two waiters for a while, where a listener is set while a receive
+    waits, and a ring that one of them took would not wake the other."""
+
+    __slots__ = ("_receiving", "listening")
+
+    def __init__(self, clock: Clock) -> None:
+        self._receiving = clock.bell()
+        self.listening: Bell | None = None
+        """Where the dispatcher waits, once there is one."""
+
+    def ring(self) -> None:
+        self._receiving.ring()
+        if self.listening is not None:
+            self.listening.ring()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._receiving.wait(timeout)
 
 
 class Guard:
@@ -37,7 +58,7 @@ class Guard:
         self.keeper = connection.keeper
         self.capabilities = connection.capabilities
         self.request_timeout = connection.request_timeout
-        self.bell = connection.clock.bell()
+        self.bell = Bells(connection.clock)
         self._connection = connection
         self._closing = False
         self._held: tuple[weakref.ref[MessageConsumer], ...] = ()  # replaced whole, on the keeper only
@@ -54,7 +75,7 @@ class Guard:
         return self._connection
 
     def hold(self, consumer: weakref.ref[MessageConsumer]) -> None:
-        """One more consumer, held weakly. On the keeper or shielded by it."""
+        """One more consumer, held weakly; on the keeper."""
         self._held = (*self._held, consumer)
 
     @property

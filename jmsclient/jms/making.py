@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Making(Settling):
     """What `Session` is built on, with `Settling` and `Guard`."""
 
-    _producers: tuple[MessageProducer, ...] = ()
+    _producers: tuple[MessageProducer, ...] = ()  # replaced whole, on the keeper only
 
     @property
     def _session(self) -> Session:
@@ -212,11 +212,18 @@ class Making(Settling):
             delivery_delay=delivery_delay,
             send_timeout=send_timeout,
         )
-        self._producers = (*self._producers, producer)
+        self.keeper.note(lambda: self._remember(producer))
         return producer
 
+    def _remember(self, producer: MessageProducer) -> None:
+        if not producer.closed:
+            self._producers = (*self._producers, producer)
+
     def producer_closed(self, producer: MessageProducer) -> None:
-        """Forget it."""
+        """Forget it; from any thread."""
+        self.keeper.note(lambda: self._forget_producer(producer))
+
+    def _forget_producer(self, producer: MessageProducer) -> None:
         self._producers = tuple(one for one in self._producers if one is not producer)
 
     # -- temporary destinations -------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def checked_prefetch(prefetch: int | None) -> int | None:
 def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
     """Attach a receiver and the buffer it fills; shielded from exceptions of signal handlers, and inside the session.
 
-    Reads whether the connection is started after the consumer is known to it, so a start meanwhile is never missed (IF-37)."""
+    It is known to the session before it looks whether the connection is started, so a start meanwhile is never missed (IF-37)."""
     options = wanted.options
     spec = wanted.spec
     intake = Intake(
@@ -144,13 +144,14 @@ def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
         records_hand_over=session.capabilities.records_hand_over,
         close_in_listener=options.close_in_listener,
     )
-    session.hold(weakref.ref(consumer))
+    held = weakref.ref(consumer)
+    session.keeper.call(lambda: session.hold(held))
     Sweep(consumer, session, options).plan()
     failure = session.connection.failure
     if failure is not None:
         intake.closed(failure)
-    elif session.started:
-        intake.start()
+    else:
+        session.adapt()
     return consumer
 
 

@@ -52,20 +52,30 @@ class Session(Making):
 
     # -- the dispatcher ---------------------------------------------------------------------------------------------
 
-    def listeners_changed(self) -> None:
-        """A listener was set or ended, or the connection started or stopped: who owns the session now?"""
+    def adapt(self) -> None:
+        """The connection started or stopped, a listener was set or ended, a consumer came or went: demand and ownership follow what
+        is so now. Done on the keeper, one after the other, so whoever changes something last is seen (RA-21, IF-37)."""
+        self.keeper.call(self._adapt)
+
+    def _adapt(self) -> None:
+        started = self.started and not self.closed
+        for consumer in self.consumers:
+            if not started:
+                consumer.intake.stop()
+            elif not consumer.quiesced:
+                consumer.intake.start()
         self._listening = tuple(consumer for consumer in self.consumers if consumer.listening)
-        wanted = bool(self._listening)
-        if wanted and self._dispatcher is None:
-            self.keeper.call(self._start_dispatcher)
+        if self._listening:
+            self._start_dispatcher()
         dispatcher = self._dispatcher
-        self.owner = dispatcher.ident or 0 if wanted and self.started and dispatcher is not None else 0
+        self.owner = dispatcher.ident or 0 if self._listening and started and dispatcher is not None else 0
         self.bell.ring()
 
     def _start_dispatcher(self) -> None:
         if self._dispatcher is None and not self.closed:
+            self.bell.listening = bell = self.clock.bell()
             dispatcher = threading.Thread(
-                target=dispatch_until_closed, args=(self,), name=f"jmsclient-listener-{id(self):x}", daemon=True
+                target=dispatch_until_closed, args=(self, bell), name=f"jmsclient-listener-{id(self):x}", daemon=True
             )
             self._dispatcher = dispatcher  # before it runs: a listener may ask at once whose thread it is
             dispatcher.start()
@@ -74,11 +84,13 @@ class Session(Making):
 
     def consumer_closed(self, consumer: MessageConsumer) -> None:
         """It has given back what it had; its receiver stays while something of it is unsettled (IF-27)."""
+        self.keeper.call(lambda: self._forget(consumer))
+
+    def _forget(self, consumer: MessageConsumer) -> None:
         self._held = tuple(held for held in self._held if held() not in (None, consumer))
-        self._listening = tuple(one for one in self._listening if one is not consumer)
         self._connection.consumer_closed(consumer)
         self._linger(consumer)
-        self.owner = self.owner if any(one.listening for one in self.consumers) else 0
+        self._adapt()
 
     def in_thread(self, call: Callable[[], object]) -> None:
         """Run a close that a signal handler asked for; it may wait, so neither there nor on the keeper."""
@@ -134,19 +146,9 @@ class Session(Making):
 
     # -- what the connection tells ----------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """The connection started: for the connection."""
-        for consumer in self.consumers:
-            if not consumer.quiesced:
-                consumer.intake.start()
-        self.listeners_changed()
-
-    def stop(self, deadline: float | None) -> None:
+    def stopped(self, deadline: float | None) -> None:
         """The connection stopped: fetch nothing, wait for the running listener (JM 6.1.4). For the connection."""
-        for consumer in self.consumers:
-            consumer.intake.stop()
-        self.owner = 0
-        self.bell.ring()
+        self.adapt()
         pause = SystemBell()
         while self.calling is not None and not self.is_dispatcher(get_ident()):
             left = self.clock.left(deadline)
