@@ -53,6 +53,26 @@ class BatchCall:
         return self._function(*[column[0] if argument is _the_session else list(column) for column, argument in calls])
 
 
+class SetCall:
+    """A call of `function` for the complete set of an AND join: its parameters take `list[…]`, one element a destination, or the
+    one Delivery (TR-63)."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raises ConfigurationError as `bind` does."""
+        self._function = function
+        self._arguments = _arguments(function, _of_a_set, transacted=False)
+
+    def __call__(self, messages: Sequence[Message], delivery: Delivery) -> Any:
+        rows = [[argument(message, delivery) for argument in self._arguments] for message in messages]
+        columns = zip(zip(*rows, strict=True), self._arguments, strict=True)
+        return self._function(*[column[0] if argument is _the_delivery else list(column) for column, argument in columns])
+
+
+def _of_a_set(hint: Any) -> Any:
+    """A set has one Delivery, and of all else one for each of its messages."""
+    return hint if hint is Delivery else _of_a_list(hint)
+
+
 def _of_a_list(hint: Any) -> Any:
     """What is in the list; None where it is no list of one type. A batch has one Session."""
     if hint is Session:
@@ -130,7 +150,7 @@ def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any
         return _the_transaction
     convert = _converter(hint)
     if convert is None:
-        of = "list[…] (batch > 1) of " if each is _of_a_list else ""
+        of = "list[…] of " if each in (_of_a_list, _of_a_set) else ""
         raise ConfigurationError(
             f"handler {_name(function)}: parameter {name!r} is annotated {annotation!r}; expected {of}Message, Delivery, "
             "HistoryTransaction, str, bytes, dict, a dataclass, a msgspec Struct or a pydantic model"

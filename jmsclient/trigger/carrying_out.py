@@ -15,8 +15,10 @@ from jmsclient.envelope import decode
 from jmsclient.errors import HistoryUnavailableError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.history.contract import ParkedMessage
+from jmsclient.message import Content
 from jmsclient.transport.contract import Arrival, Outcome, Receiver
 from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.joins import SOURCE, SetContent
 
 LOOK_INTERVAL = 5.0
 
@@ -24,9 +26,10 @@ LOOK_INTERVAL = 5.0
 class CarryingOut(Receiver):
     """`arrivals` wait for a handler to be free; an arrival's `tag` is the ParkedMessage."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, looks: bool = True) -> None:
+        """`looks`: another lane of the trigger does not."""
         self._desk = desk
-        self._history = desk.declaration.history
+        self._history = desk.declaration.history if looks else None
         self._look_at = 0.0
         self._waiting: list[ParkedMessage] = []
         self._in_hand: set[tuple[str, str]] = set()
@@ -45,6 +48,10 @@ class CarryingOut(Receiver):
             return
         self._waiting = [one for one in found if (one.id, one.source) not in self._in_hand]
 
+    def look_now(self) -> None:
+        """There may be something: do not wait for the next look."""
+        self._look_at = 0.0
+
     def due(self) -> list[float]:
         return [] if self._history is None or self._desk.stopping else [self._look_at]
 
@@ -55,8 +62,10 @@ class CarryingOut(Receiver):
 
     def _arrival(self, parked: ParkedMessage) -> Arrival | None:
         self._in_hand.add((parked.id, parked.source))
+        content: Content
         try:
-            content = decode(parked.envelope)
+            whole = parked.source == SOURCE
+            content = SetContent(parked.id, parked.envelope) if whole else decode(parked.envelope)
         except MessageFormatError as error:  # stays in hand: it is said once
             name = self._desk.declaration.name
             text = f"trigger {name!r}: the parked copy of {parked.id!r} cannot be read: {error}"

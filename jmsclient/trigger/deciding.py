@@ -24,6 +24,7 @@ from jmsclient.trigger.failing import Failing, SendCopy
 from jmsclient.trigger.holding import Held
 from jmsclient.trigger.identity import body_hash, history_id
 from jmsclient.trigger.in_doubt import InDoubtMessages
+from jmsclient.trigger.joins import Joining, SetContent
 from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.outage import Outage
 from jmsclient.trigger.resolving import Resolving
@@ -52,6 +53,7 @@ class Deciding:
         capabilities: Capabilities,
         provider_error_destination: Destination | None,
         worker: str,
+        set_completed: Callable[[], None],
     ) -> None:
         self.claiming: dict[str, Work] = {}
         self._desk = desk
@@ -78,6 +80,20 @@ class Deciding:
             decided=self.decided,
             in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self.failing),
             suspend=suspend,
+        )
+
+        spec = desk.declaration.join
+        self._joining = (
+            Joining(
+                desk,
+                spec,
+                refuse=lambda work, reason: self.failing.dead_letter(work, reason, None),
+                in_doubt=lambda work, reason: self._in_doubt.carry_out(work, reason, self.failing),
+                failed=self.failing.failed,
+                completed=set_completed,
+            )
+            if spec is not None and spec.gathers
+            else None
         )
 
     # -- claiming ---------------------------------------------------------------------------------------------------
@@ -108,7 +124,8 @@ class Deciding:
                 self._desk.keep(work)
                 self.failing.failed(work, error)
                 return
-        self.claim(work, take_over=declaration.runs_abandoned or declaration.in_doubt == "run")
+        again = self._joining is not None  # to join twice is to join once
+        self.claim(work, take_over=again or declaration.runs_abandoned or declaration.in_doubt == "run")
 
     def consider_parked(self, arrival: Arrival) -> None:
         """A stored copy that somebody decided about: claimed under the id that it is parked with."""
@@ -116,6 +133,9 @@ class Deciding:
         message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
         work = Work(arrival, message, parked.id, parked.source, new_token())
         work.parked = parked
+        if parked.decision == "join":  # a set that is not complete, and has waited long enough
+            self._in_doubt.carry_out(work, "join_expired", self.failing)
+            return
         self.claim(work, take_over=self._declaration.runs_abandoned)
 
     def claim(self, work: Work, *, take_over: bool) -> None:
@@ -180,7 +200,7 @@ class Deciding:
             has_resolver=self._declaration.resolver is not None if has_resolver is None else has_resolver,
             cautious=reply.cautious if reply else False,
             same_transaction=self._declaration.same_transaction,
-            retry_abandoned=self._declaration.options.abandoned == "retry",
+            retry_abandoned=self._declaration.options.abandoned == "retry" or (self._joining is not None and work.parked is None),
             body_hash=work.body_hash,
         )
 
@@ -223,6 +243,9 @@ class Deciding:
         self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost)
         work.question = None
         work.started = self._desk.clock.monotonic()
+        if self._joining is not None and not isinstance(work.arrival.content, SetContent):
+            self._joining.join(work)
+            return
         self._start(work)
 
     def _moved_on(self, work: Work, reply: Reply) -> None:

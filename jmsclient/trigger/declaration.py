@@ -26,6 +26,7 @@ from jmsclient.options import (
 )
 from jmsclient.selector import compile_selector
 from jmsclient.trigger.binding import takes_transaction
+from jmsclient.trigger.join_spec import JoinSpec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +57,7 @@ class Declaration:
     batch: int = 1
     monitor: Callable[[], bool] | None = None
     transacted: bool = False
+    join: JoinSpec | None = None
     options: TriggerOptions = field(default_factory=TriggerOptions)
 
     def __post_init__(self) -> None:
@@ -91,11 +93,24 @@ class Declaration:
         if self.monitor is not None and self.on_retry_failure != "suspend":
             raise ConfigurationError(f"trigger {self.name!r}: monitor= is asked only with on_retry_failure='suspend'")
         self._check_transaction()
+        self._check_join()
         if self.policy == "park" and not self.durable:
             raise ConfigurationError(
                 f"trigger {self.name!r}: in_doubt='park' keeps a full copy in the history, which must be durable; "
                 "use history='sqlite:FILE' or 'redis://…', or in_doubt='dead_letter'"
             )
+
+    def _check_join(self) -> None:
+        """TR-63: what gathers messages needs a place that outlives the process."""
+        if self.join is None or not self.join.gathers:
+            return
+        if not self.durable:
+            raise ConfigurationError(
+                f"trigger {self.name!r}: a join of kind {self.join.kind!r} keeps messages in the history, which must be durable; "
+                "use history='sqlite:FILE' or 'redis://…'"
+            )
+        if self.transacted or self.batch > 1:
+            raise ConfigurationError(f"trigger {self.name!r}: a join of kind {self.join.kind!r} cannot be transacted or a batch")
 
     def _check_transaction(self) -> None:
         """A handler that asks for its history's transaction has to be given one (TR-36)."""

@@ -19,6 +19,7 @@ from jmsclient.message import Message, PropertyValue
 from jmsclient.transport.contract import RETRY, Outcome, Verb
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failure import failure_properties
+from jmsclient.trigger.joins import messages
 from jmsclient.trigger.transaction import RolledBackError
 from jmsclient.trigger.work import Work
 
@@ -105,7 +106,8 @@ class Failing:
             self._reject(work, reason, error)
             return
         try:
-            self._send_copy(destination, work.message, self._properties(work, reason, error))
+            for message in messages(work):
+                self._send_copy(destination, message, self._properties(work, reason, error))
         except JmsClientError as failure:
             desk.tell("dead_letter_failed", work, logging.ERROR, f"cannot be sent to {destination.address}: {failure}")
             desk.give_back(work, RETRY)

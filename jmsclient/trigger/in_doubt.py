@@ -76,7 +76,7 @@ class InDoubtMessages:
             work.id, work.source = stored_id(f"{work.id}#{_digest(work)}"), reason
         command = Park(
             **desk.key(work),
-            envelope=encode(work.arrival.content),
+            envelope=work.parked.envelope if work.parked is not None else encode(work.arrival.content),
             reason=reason,
             delivery_count=work.arrival.delivery_count,
             history_ttl=desk.declaration.history_ttl,

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from jmsclient.clock import Clock
 from jmsclient.history.retention import warn_of_short_history_ttl
 from jmsclient.intake import Intake
 from jmsclient.jms.read_ahead import decide
+from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead
 from jmsclient.transport.contract import Receiver, ReceiverSpec, Transport
-from jmsclient.trigger.binding import BatchCall, bind
+from jmsclient.trigger.binding import BatchCall, SetCall, bind
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.declaration import Declaration
-from jmsclient.trigger.handlers import Send
+from jmsclient.trigger.delivery import Delivery
+from jmsclient.trigger.handlers import Call, Send
+from jmsclient.trigger.join_spec import JoinSpec
+from jmsclient.trigger.joins import SetContent, members
 from jmsclient.trigger.outbox import Line, Outbox
 from jmsclient.trigger.pipeline import Pipeline, TriggerReport
 from jmsclient.trigger.transaction import Transaction
@@ -43,6 +48,8 @@ class Lane:
         on_recovered: Callable[[], None] | None,
         on_suspended: Callable[[str], None],
         request_timeout: float,
+        on_set_completed: Callable[[], None] | None = None,
+        carries_out: bool = True,
     ) -> None:
         self._clock = clock
         deadline = clock.deadline(OPEN_TIMEOUT)
@@ -72,7 +79,7 @@ class Lane:
         _take_ahead(declaration, receiver, intake, options, capable=capabilities.take_on_arrival)
         self.pipeline = Pipeline(
             declaration,
-            call=(bind if declaration.batch == 1 else BatchCall)(declaration.function, transacted=declaration.transacted),
+            call=call_of(declaration),
             send=send,
             send_copy=outbox.dead_letter,
             capabilities=capabilities,
@@ -86,6 +93,8 @@ class Lane:
             counters=counters,
             transaction=self._transaction,
             on_suspended=on_suspended,
+            on_set_completed=on_set_completed,
+            carries_out=carries_out,
         )
         intake.attach(receiver)
         _check_retention(declaration, receiver)
@@ -104,6 +113,40 @@ class Lane:
         report = self.pipeline.join()
         self.close_session()
         return report
+
+
+def check_handler(function: Callable[..., Any], batch: int, join: JoinSpec | None, *, transacted: bool) -> None:
+    """Raises ConfigurationError for one that cannot be called as its trigger would."""
+    _call(function, batch, join, transacted=transacted)
+
+
+def call_of(declaration: Declaration) -> Call:
+    """How its handler is called."""
+    return _call(declaration.function, declaration.batch, declaration.join, transacted=declaration.transacted)
+
+
+def _call(function: Callable[..., Any], batch: int, join: JoinSpec | None, *, transacted: bool) -> Call:
+    if join is None or not join.gathers:
+        return (bind if batch == 1 else BatchCall)(function, transacted=transacted)
+    if join.kind == "xor":
+        call = bind(function)
+        return lambda message, delivery: call(_members(message, delivery, join)[0], delivery)
+    of_a_set = SetCall(function)
+    return lambda message, delivery: of_a_set(_members(message, delivery, join), delivery)
+
+
+def _members(message: Message, delivery: Delivery, join: JoinSpec) -> list[Message]:
+    """Of a set, in the order in which its destinations were declared; fewer where somebody decided to run an incomplete one."""
+    content = message.content
+    assert isinstance(content, SetContent)
+    order = [one.address for one in join.destinations]
+    places = members(delivery.history_entry)
+    received = [Message.received(one, delivery.delivery_count) for one in content.members]
+    return [one for _, one in sorted(zip(places, received, strict=True), key=lambda pair: _index(order, pair[0]))]
+
+
+def _index(order: list[str], place: str) -> int:
+    return order.index(place) if place in order else len(order)
 
 
 def _take_ahead(declaration: Declaration, receiver: Receiver, intake: Intake, options: ConsumerOptions, *, capable: bool) -> None:

@@ -93,11 +93,14 @@ class Pipeline:
         counters: Counters | None = None,
         transaction: Transaction | None = None,
         on_suspended: Callable[[str], None] = _nobody,
+        on_set_completed: Callable[[], None] | None = None,
+        carries_out: bool = True,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
         said True (default: `resume`); `counters` go on from an earlier pipeline's; `transaction`
-        is the lane's, `on_suspended` is told why where used-up retries suspend it."""
+        is the lane's, `on_suspended` is told why where used-up retries suspend it,
+        `on_set_completed` that a set of its join may be complete; `carries_out`: it looks for decided copies."""
         self.declaration = declaration
         self.error: BaseException | None = None
         self._clock = clock
@@ -107,7 +110,7 @@ class Pipeline:
         self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock, counters)
         self._held = Held(self._desk)
-        self._carrying_out = CarryingOut(self._desk)
+        self._carrying_out = CarryingOut(self._desk, looks=carries_out)
         self._leases = Leases(self._desk)
         self._suspension = Suspension(self._desk)
         self._desk.around_head = self._suspension.around
@@ -123,6 +126,7 @@ class Pipeline:
             capabilities=capabilities,
             provider_error_destination=provider_error_destination,
             worker=worker,
+            set_completed=on_set_completed or self.look,
         )
         self._claiming = self._deciding.claiming
         self._outage = self._deciding.outage
@@ -214,6 +218,11 @@ class Pipeline:
     def suspend(self, actor: str) -> None:
         """Fetch nothing from now on; what is buffered is still run (TR-59)."""
         self._asked.append(("suspend", actor))
+        self._bell.ring()
+
+    def look(self) -> None:
+        """Look for decided copies at once."""
+        self._asked.append(("look", ""))
         self._bell.ring()
 
     def suspend_too(self, why: str) -> None:
@@ -418,6 +427,8 @@ class Pipeline:
             what, actor = self._asked.popleft()
             if what == RETRY_FAILURE:
                 self._suspension.begin(RETRY_FAILURE, f"retries are used up in another of its lanes ({actor})")
+            elif what == "look":
+                self._carrying_out.look_now()
             elif what == "suspend":
                 self._suspension.begin(APPLICATION, f"says the {actor}", actor=actor)
             else:

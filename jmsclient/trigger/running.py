@@ -29,11 +29,13 @@ TriggerState = Literal["enabled", "suspended", "disabled"]
 class RunningTrigger:
     """`worker.triggers[name]`, from `Worker.start` to `Worker.stop`. Thread-safe; handlers may call it too."""
 
-    def __init__(self, declaration: Declaration, outbox: Outbox, open_lane: Callable[[RunningTrigger, Counters], Lane]) -> None:
+    def __init__(
+        self, declaration: Declaration, outbox: Outbox, open_lane: Callable[[RunningTrigger, int, Counters], Lane]
+    ) -> None:
         self.declaration = declaration
         self._outbox = outbox
         self._open_lane = open_lane
-        self._counters = [Counters() for _ in range(declaration.concurrency if declaration.transacted else 1)]
+        self._counters = [Counters() for _ in lanes_of(declaration)]
         self._swept_at_reset = 0 if declaration.history is None else declaration.history.swept
         self._changing = threading.Lock()  # guards what lanes there are; held while a trigger is disabled or enabled
         self._disabled = False
@@ -69,11 +71,11 @@ class RunningTrigger:
             declaration.history.check(strict=declaration.options.strict)
         outbox = Outbox(transport, clock)
 
-        one_lane = replace(declaration, concurrency=1) if declaration.transacted else declaration
+        lanes = lanes_of(declaration)
 
-        def open_lane(trigger: RunningTrigger, counters: Counters) -> Lane:
+        def open_lane(trigger: RunningTrigger, number: int, counters: Counters) -> Lane:
             return Lane(
-                one_lane,
+                lanes[number],
                 transport,
                 outbox,
                 counters=counters,
@@ -83,6 +85,8 @@ class RunningTrigger:
                 on_recovered=on_recovered or trigger._recovered,
                 on_suspended=partial(trigger._suspended_in, counters),
                 request_timeout=request_timeout,
+                on_set_completed=trigger._set_completed,
+                carries_out=number == 0,
             )
 
         return cls(declaration, outbox, open_lane)
@@ -140,6 +144,11 @@ class RunningTrigger:
         for lane in self._lanes:
             lane.pipeline.resume(actor)
 
+    def _set_completed(self) -> None:
+        """In one of its lanes; the first one runs it."""
+        for lane in self._lanes[:1]:
+            lane.pipeline.look()
+
     def _recovered(self) -> None:
         self.resume("monitor")
 
@@ -189,8 +198,8 @@ class RunningTrigger:
         """All lanes, or none."""
         lanes: list[Lane] = []
         try:
-            for counters in self._counters:
-                lanes.append(self._open_lane(self, counters))  # noqa: PERF401  those that are open are closed below
+            for number, counters in enumerate(self._counters):
+                lanes.append(self._open_lane(self, number, counters))
         except BaseException:
             for lane in lanes:
                 lane.pipeline.stop(0.0)
@@ -225,3 +234,12 @@ class RunningTrigger:
     def error(self) -> BaseException | None:
         """What ended it without being told to."""
         return next((lane.pipeline.error for lane in self._lanes if lane.pipeline.error is not None), None)
+
+
+def lanes_of(declaration: Declaration) -> list[Declaration]:
+    """What each lane is to be: one for each destination of a join, and for each handler of a transacted trigger."""
+    join = declaration.join
+    destinations = [declaration.destination] if join is None else list(join.destinations)
+    handlers = declaration.concurrency if declaration.transacted else 1
+    one = replace(declaration, concurrency=1) if declaration.transacted else declaration
+    return [replace(one, destination=destination) for destination in destinations for _ in range(handlers)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +37,9 @@ from jmsclient.options import (
 )
 from jmsclient.transport.contract import Transport
 from jmsclient.transport.registry import find_backend, parse_url
-from jmsclient.trigger.binding import BatchCall, bind
 from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.join_spec import Activation, JoinKind, JoinSpec
+from jmsclient.trigger.lane import check_handler
 from jmsclient.trigger.pipeline import TriggerReport
 from jmsclient.trigger.running import RunningTrigger
 
@@ -172,40 +173,132 @@ class Worker:
         the resolver about each. An event `history_unavailable` marks each message that was not looked up.
         """
         parsed = parse_destination(destination)
-        identity = name if name is not None else parsed.address
-        if identity in self._declared:
-            raise ConfigurationError(f"trigger {identity!r} is declared twice: give the second one a name=")
-        settings: dict[str, Any] = {
-            "name": identity,
-            "destination": parsed,
-            "selector": selector,
-            "history": history,
-            "resolver": resolver,
-            "on_error": on_error,
-            "error_destination": None if error_destination is None else parse_destination(error_destination),
-            "in_doubt": in_doubt,
-            "in_progress": in_progress,
-            "history_unavailable": history_unavailable,
-            "history_ttl": history_ttl,
-            "lease": lease,
-            "micro_batch": micro_batch,
-            "max_retries": max_retries,
-            "retry_interval": retry_interval,
-            "on_retry_failure": on_retry_failure,
-            "max_deliveries": max_deliveries,
-            "non_persistent": non_persistent,
-            "concurrency": concurrency,
-            "prefetch": prefetch,
-            "batch": batch,
-            "monitor": monitor,
-            "transacted": transacted,
-            "options": options or TriggerOptions(),
-        }
+        settings = self._settings(
+            name if name is not None else parsed.address,
+            parsed,
+            selector=selector,
+            history=history,
+            resolver=resolver,
+            on_error=on_error,
+            error_destination=error_destination,
+            in_doubt=in_doubt,
+            in_progress=in_progress,
+            history_unavailable=history_unavailable,
+            history_ttl=history_ttl,
+            lease=lease,
+            micro_batch=micro_batch,
+            max_retries=max_retries,
+            retry_interval=retry_interval,
+            on_retry_failure=on_retry_failure,
+            max_deliveries=max_deliveries,
+            non_persistent=non_persistent,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            batch=batch,
+            monitor=monitor,
+            transacted=transacted,
+            join=None,
+            options=options,
+        )
+        return self._declare(settings)
 
+    def join(
+        self,
+        destinations: Sequence[str | Destination],
+        kind: JoinKind,
+        activation: Activation,
+        expires: float = 86400.0,
+        *,
+        name: str | None = None,
+        selector: str | None = None,
+        history: str | DocumentHistory | _OfTheWorker | None = OF_THE_WORKER,
+        resolver: Callable[..., Any] | None = None,
+        on_error: OnError = "dead_letter",
+        error_destination: str | Destination | None = None,
+        in_doubt: InDoubtPolicy | None = None,
+        in_progress: InProgressPolicy = "redeliver",
+        history_unavailable: HistoryUnavailablePolicy = "suspend",
+        history_ttl: float = 86400.0,
+        lease: float = 60.0,
+        micro_batch: int = 1,
+        max_retries: int = 0,
+        retry_interval: float = 10.0,
+        on_retry_failure: OnRetryFailure = "throw",
+        max_deliveries: int = 100,
+        non_persistent: NonPersistentPolicy = "check",
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        batch: int = 1,
+        monitor: Callable[[], bool] | None = None,
+        transacted: bool = False,
+        options: TriggerOptions | None = None,
+    ) -> Callable[[Function], Function]:
+        """Declare that messages of several destinations are handled by the decorated function, which is returned unchanged (TR-63).
+
+        `kind` "or": each message is handled by itself. "and": once a message of each destination with one activation id is there,
+        they are handled together: the function takes `list[…]` of what `trigger` knows, in the order of `destinations`, and the one
+        `Delivery`. "xor": the first message of an activation id is handled, the others within `expires` seconds are not.
+        `activation` names the property that holds the activation id, or is a function of a message; a message without one is
+        refused, that is dead-lettered, by "and" and "xor".
+
+        Those two need a durable history: each message is checked, kept there as `joined`, and acknowledged, so that sets survive a
+        restart; a complete one is run by one worker. A set that is not complete `expires` seconds after its first message is
+        parked with what it has (`join_expired`), and so is a second message for a place that is taken (`join_taken`).
+
+        The other settings are those of `trigger`. Raises ConfigurationError.
+        """
+        spec = JoinSpec(
+            kind=kind,
+            destinations=tuple(parse_destination(one) for one in destinations),
+            activation=activation,
+            expires=expires,
+        )
+        first, addresses = spec.destinations[0], ",".join(one.address for one in spec.destinations)
+        settings = self._settings(
+            name or f"{kind}:{addresses}",
+            first,
+            selector=selector,
+            history=history,
+            resolver=resolver,
+            on_error=on_error,
+            error_destination=error_destination,
+            in_doubt=in_doubt,
+            in_progress=in_progress,
+            history_unavailable=history_unavailable,
+            history_ttl=max(history_ttl, expires) if kind == "xor" else history_ttl,
+            lease=lease,
+            micro_batch=micro_batch,
+            max_retries=max_retries,
+            retry_interval=retry_interval,
+            on_retry_failure=on_retry_failure,
+            max_deliveries=max_deliveries,
+            non_persistent=non_persistent,
+            concurrency=concurrency,
+            prefetch=prefetch,
+            batch=batch,
+            monitor=monitor,
+            transacted=transacted,
+            join=spec,
+            options=options,
+        )
+        return self._declare(settings)
+
+    def _settings(
+        self, name: str, destination: Destination, *, error_destination: str | Destination | None, **settings: Any
+    ) -> dict[str, Any]:
+        """What `Declaration` takes. Raises ConfigurationError where the name is taken."""
+        if name in self._declared:
+            raise ConfigurationError(f"trigger {name!r} is declared twice: give the second one a name=")
+        elsewhere = None if error_destination is None else parse_destination(error_destination)
+        options = settings.pop("options") or TriggerOptions()
+        return {**settings, "name": name, "destination": destination, "error_destination": elsewhere, "options": options}
+
+    def _declare(self, settings: dict[str, Any]) -> Callable[[Function], Function]:
         def declare(function: Function) -> Function:
-            check = bind if batch == 1 else BatchCall  # refuse what cannot be called before anything runs
-            check(function, transacted=transacted)
-            self._declared[identity] = {**settings, "function": function}
+            check_handler(  # refuse what cannot be called before anything runs
+                function, settings["batch"], settings["join"], transacted=settings["transacted"]
+            )
+            self._declared[settings["name"]] = {**settings, "function": function}
             return function
 
         return declare

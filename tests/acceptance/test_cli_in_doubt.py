@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jmsclient.envelope import encode
-from jmsclient.history import open_history
+from jmsclient.history import Join, open_history
 from jmsclient.history.contract import new_token
 from jmsclient.message import MessageKind, PlainContent
 
@@ -170,3 +170,26 @@ def book(body: str) -> None:
     assert running.end() == 0
     assert running.text().count("booked") == 1
     assert jmsclient("in-doubt", "list", "--decided", *HISTORY).stdout == "nothing decided waits\n"
+
+
+def test_show_of_a_set_of_a_join_has_its_members(jmsclient: CommandLine) -> None:
+    with open_history(f"sqlite:{jmsclient.folder / 'history.db'}") as history:
+        for place in ("a", "b"):
+            content = PlainContent(kind=MessageKind.TEXT, body=f"from {place}", message_id=place, destination=place)
+            history.exchange(
+                [
+                    Join(
+                        trigger="booking",
+                        id="x",
+                        source="activation",
+                        token="activation",
+                        place=place,
+                        member=place,
+                        envelope=encode(content),
+                        needed=2,
+                    )
+                ]
+            )
+    done = jmsclient("in-doubt", "show", "x", "--format", "json", *HISTORY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["body"] == ["from a", "from b"]
