@@ -198,7 +198,8 @@ class Catalogue:
     def _crossed(self, queue: MessageQueue, what: str, above: bool) -> None:
         where = self._granting.lines[queue.name].destination.address if queue.name in self._granting.lines else queue.name
         name, text = ("threshold_high", "rose to its high") if above else ("threshold_low", "fell to its low")
-        self._aftermath.tell(name, f"{what} on {where} {text} threshold", queue=queue.name, what=what, count=queue.current)
+        count = queue.bytes_current if what == "bytes" else queue.current
+        self._aftermath.tell(name, f"{what} on {where} {text} threshold", queue=queue.name, what=what, count=count)
 
     # -- loading ----------------------------------------------------------------------------------------------------
 

@@ -14,18 +14,19 @@ ORIGINAL_DESTINATION = "JMS_jmsclient_original_destination"
 REASON = "JMS_jmsclient_reason"
 DELIVERIES = "JMS_jmsclient_deliveries"
 FAILED_AT = "JMS_jmsclient_failed_at"
-_DROPPED = frozenset(("expiration", "delivery_time"))
+_DROPPED = "delivery_time"
 
 
 class DeadLetter(Content):
-    """A content with properties added and without its expiry."""
+    """A content with properties added and without its expiry, or with another one: `expiration`, in seconds since 1970."""
 
     _content: Content
 
-    __slots__ = ("_content", "_properties", "kind", "message_id")
+    __slots__ = ("_content", "_expiration", "_properties", "kind", "message_id")
 
-    def __init__(self, content: Content, properties: Mapping[str, PropertyValue]) -> None:
+    def __init__(self, content: Content, properties: Mapping[str, PropertyValue], expiration: float | None) -> None:
         self._content = content._content if isinstance(content, DeadLetter) else content
+        self._expiration = expiration
         self._properties = {**content.properties(), **properties}
         self.kind = content.kind
         self.message_id = content.message_id
@@ -36,7 +37,9 @@ class DeadLetter(Content):
         return getattr(self._content, "size", 0)
 
     def header(self, name: str) -> Any:
-        return None if name in _DROPPED else self._content.header(name)
+        if name == "expiration":
+            return self._expiration
+        return None if name == _DROPPED else self._content.header(name)
 
     def properties(self) -> Mapping[str, PropertyValue]:
         return self._properties
@@ -53,8 +56,9 @@ def dead_letter(
     deliveries: int,
     time: float,
     properties: Mapping[str, PropertyValue],
+    expiration: float | None = None,
 ) -> DeadLetter:
     """The copy of `content` that left `destination` (a URI) for `reason` at `time` (seconds since 1970) after `deliveries`
-    hand-overs. One that failed before has these properties replaced (R09)."""
+    hand-overs; `expiration` is what its new place says. One that failed before has these properties replaced (R09)."""
     why: dict[str, PropertyValue] = {ORIGINAL_DESTINATION: destination, REASON: reason, DELIVERIES: deliveries, FAILED_AT: time}
-    return DeadLetter(content, {**why, **properties})
+    return DeadLetter(content, {**why, **properties}, expiration)

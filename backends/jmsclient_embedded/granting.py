@@ -51,8 +51,8 @@ class Granting:
         line = self.lines.get(name)
         if line is None:
             settings = self.defaults
-            if name == settings.error_destination:  # the last resort has no limit of its own, unless it is given one
-                settings = replace(settings, redelivery_limit=-1, expiration_policy="discard")
+            if name == settings.error_destination:  # the last resort has no limits of its own, unless it is given some
+                settings = replace(settings, redelivery_limit=-1, expiration_policy="discard", time_to_live_override=-1.0)
             line = self.lines[name] = Line(name, settings, above=(self.server,))
             self.made(line)
         return line
@@ -175,8 +175,11 @@ class Granting:
         assert outlet.browsing is not None
         selection = outlet.holder.selection
         seen = 0
+        wall = self._clock.wall()
         for entry in outlet.browsing:
             if entry.state is not State.VISIBLE or (selection is not None and not selection.wants(entry)):
+                continue
+            if entry.expires_at is not None and entry.expires_at <= wall:  # not found yet by a hand-over or a scan (IF-33)
                 continue
             outlet.outbox.append(
                 Arrival(
@@ -186,6 +189,7 @@ class Granting:
                     delivery_count=entry.count + 1,
                     persistent=entry.persistent,
                     size=entry.size,
+                    expires_at=entry.expires_at,
                     settled=True,
                 )
             )

@@ -74,18 +74,22 @@ class Redirecting:
     def _redirect(
         self, line: Line, target: str, entries: Sequence[Entry], reason: str, properties: Mapping[str, PropertyValue]
     ) -> None:
+        place, now = self._line(target), self._clock.wall()
+        time_to_live = place.settings.time_to_live_override
+
         def copy(entry: Entry) -> Content:
             return dead_letter(
                 entry.content,
                 destination=line.destination.address,
                 reason=reason,
                 deliveries=entry.count,
-                time=self._clock.wall(),
+                time=now,
                 properties=properties,
+                expiration=now + time_to_live if time_to_live > 0 else None,
             )
 
         line.queue.moved += len(entries)
-        self.transfer(self._line(target), [(entry, copy(entry)) for entry in entries])
+        self.transfer(place, [(entry, copy(entry)) for entry in entries])
 
     def move(self, line: Line, target: Line, entries: Sequence[Entry]) -> None:
         """T17: messages that were taken away from `line` go to `target` as they are, ids kept, expired ones too."""
