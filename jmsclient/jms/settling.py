@@ -41,7 +41,6 @@ class Settling(Guard):
         super().__init__(connection)
         self.acknowledge_mode = checked_mode(acknowledge, transactions=self.capabilities.transactions)
         self.transacted = self.acknowledge_mode is AcknowledgeMode.TRANSACTED
-        seconds("redelivery_delay", redelivery_delay)
         self.redelivery_delay = redelivery_delay
         self.unacknowledged = Unacknowledged()
         self.doomed = False
@@ -52,6 +51,17 @@ class Settling(Guard):
         self.transport_session: TransportSession = connection.transport.open_session(
             transacted=self.transacted, deadline=self.request_deadline()
         )
+
+    @property
+    def redelivery_delay(self) -> float:
+        """Seconds after which what `recover` and `rollback` give back comes again, where the provider can delay (IF-14). May be set
+        at any time, and counts for later calls. Raises ConfigurationError for what is no duration."""
+        return self._redelivery_delay
+
+    @redelivery_delay.setter
+    def redelivery_delay(self, value: float) -> None:
+        seconds("redelivery_delay", value)
+        self._redelivery_delay = value
 
     # -- acknowledging ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jmsclient.errors import IllegalStateError, UnsupportedFeatureError
+from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
 from jmsclient.jms.acknowledgement import PRUNE_FROM, Unacknowledged, checked_mode, when_asked
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.options import AcknowledgeMode
@@ -48,6 +48,12 @@ def test_transacted_needs_a_provider_with_transactions(mode: AcknowledgeMode) ->
     else:
         with pytest.raises(UnsupportedFeatureError, match=mode.name):
             checked_mode(mode, transactions=False)
+
+
+@pytest.mark.parametrize("mode", ["client", 1, None])
+def test_what_is_no_mode_is_refused(mode: Any) -> None:
+    with pytest.raises(ConfigurationError, match="AUTO"):
+        checked_mode(mode, transactions=True)
 
 
 def test_unacknowledged_keeps_order_and_forgets_by_identity() -> None:

@@ -1,10 +1,15 @@
-"""TRANSACTED sessions: commit, rollback, what joins the transaction, what ends it (IF-9, IF-14, IF-28, RA-3; R04, S04, S08)."""
+"""TRANSACTED sessions: commit, rollback, what joins the transaction, what ends it.
+
+Rules IF-9, IF-14, IF-25, IF-28, RA-3; cases R04, R05, S04, S08.
+"""
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -235,6 +240,47 @@ def test_a_provider_that_cannot_delay_is_not_asked_to() -> None:
         session.rollback()
         assert texts(consumer, 1) == [("a", 2)]
         assert backend.violations == []
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), "1", True, None])
+def test_if14_a_delay_that_is_none_is_refused(session: Session, connection: Connection, delay: Any) -> None:
+    with pytest.raises(ConfigurationError, match="redelivery_delay"):
+        session.redelivery_delay = delay
+    with pytest.raises(ConfigurationError, match="redelivery_delay"):
+        connection.create_session(redelivery_delay=delay)
+    assert session.redelivery_delay == 0.0
+
+
+def test_r05_the_delay_belongs_to_the_message_only(clock: ManualClock, wait_until: Callable[..., None]) -> None:
+    """R05: others pass it, to every consumer; closing a session never delays."""
+    endpoint = replace(parse_url(f"embedded:test-{secrets.token_hex(8)}"), clock=clock)
+    with Connection(endpoint, start=True, request_timeout=10.0, options=ConnectionOptions()) as own:
+        own.create_session().create_producer("Q").send_many(["m1", "m2", "m3"])
+        session = own.create_session(TRANSACTED, redelivery_delay=2.0)
+        consumer, other = session.create_consumer("Q", prefetch=1), own.create_session().create_consumer("Q", prefetch=1)
+        assert texts(consumer, 1) == [("m1", 1)]
+        session.rollback()
+        found = texts(consumer, 1) + texts(other, 1)
+        session.commit()
+        assert sorted(found) == [("m2", 1), ("m3", 1)]
+        session.redelivery_delay = 0.0  # too late for m1
+        statistics = own.administration.statistics("Q")
+        assert (statistics.messages_current, statistics.messages_pending) == (0, 1)
+        clock.advance(1.9)
+        assert (consumer.receive(0), other.receive(0)) == (None, None)
+        clock.advance(0.2)
+        wait_until(lambda: own.read_ahead.total.buffered)
+        assert [(m.text, m.delivery_count) for m in (consumer.receive(0), other.receive(0)) if m is not None] == [("m1", 2)]
+        session.commit()
+        own.create_session().create_producer("Q").send("m4")
+        client = own.create_session(AcknowledgeMode.CLIENT, redelivery_delay=60.0)
+        other.close()
+        consumer.close()
+        got(client.create_consumer("Q"))
+        client.close()
+        again = own.create_session().create_consumer("Q").receive(0)
+        assert again is not None
+        assert (again.text, again.delivery_count) == ("m4", 2)
 
 
 # -- listeners -----------------------------------------------------------------------------------------------------------
