@@ -120,7 +120,7 @@ class TriggerOptions:
     max_run_time: float | None = None
     """Seconds a handler's lease is renewed at most; None: as long as it runs (TR-40)."""
     operation_timeout: float = 2.0
-    """Seconds that one call to the history may take (TR-49)."""
+    """Seconds that one call to the history may take, where it is given by URL (TR-49)."""
     resolver_timeout: float = 30.0
     """Seconds that a resolver may take (TR-55)."""
     in_progress_delay: float = 5.0

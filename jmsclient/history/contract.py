@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from jmsclient.trigger.decision import Status
 
 MANY = 1_000_000_000
+OPERATION_TIMEOUT = 2.0
+"""Seconds that one call to a store may take, unless it is said otherwise (TR-49)."""
 LONGEST_ID = 200
 """Bytes of an id that is stored as it is; longer ones are stored as `sha256:` and hex (TR-32)."""
 

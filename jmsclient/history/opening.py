@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jmsclient.errors import ConfigurationError
-from jmsclient.history.contract import DocumentHistory
+from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory
 
 KINDS = (
     "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, redis+sentinel://HOST:PORT/SERVICE, "
@@ -16,8 +16,9 @@ KINDS = (
 )
 
 
-def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
-    """Open the history that `url` names; `namespace` keeps the entries of unrelated workers apart (TR-33).
+def open_history(url: str, *, namespace: str = "default", operation_timeout: float = OPERATION_TIMEOUT) -> DocumentHistory:
+    """Open the history that `url` names; `namespace` keeps the entries of unrelated workers apart (TR-33). Each call to it takes
+    `operation_timeout` seconds at most (TR-49).
 
     Raises ConfigurationError for a URL that names no history or one whose package is not installed, StoreError for a file that
     cannot be used (nothing is written then). A server is called when the history is first used, not here. Thread-safe.
@@ -31,11 +32,11 @@ def open_history(url: str, *, namespace: str = "default") -> DocumentHistory:
         case "memory":
             return _memory(rest, namespace)
         case "sqlite":
-            return _sqlite(rest, namespace)
+            return _sqlite(rest, namespace, operation_timeout)
         case "redis" | "rediss" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster":
-            return _redis(url, namespace)
+            return _redis(url, namespace, operation_timeout)
         case "postgresql" | "postgres":
-            return _postgresql(url, namespace)
+            return _postgresql(url, namespace, operation_timeout)
     raise ConfigurationError(f"history {without_secrets(url)!r}: unknown kind {scheme if colon else ''!r}; expected {KINDS}")
 
 
@@ -54,16 +55,16 @@ def _memory(rest: str, namespace: str) -> DocumentHistory:
     return MemoryHistory(namespace=namespace)
 
 
-def _sqlite(rest: str, namespace: str) -> DocumentHistory:
+def _sqlite(rest: str, namespace: str, operation_timeout: float) -> DocumentHistory:
     from jmsclient.history.sqlite import SqliteHistory
 
     path = rest.removeprefix("//")
     if not path or path == ":memory:" or "\0" in path:
         raise ConfigurationError(f"history {'sqlite:' + rest!r}: expected sqlite:PATH with the path of a file, or memory:")
-    return SqliteHistory(path, namespace=namespace)
+    return SqliteHistory(path, namespace=namespace, operation_timeout=operation_timeout)
 
 
-def _postgresql(url: str, namespace: str) -> DocumentHistory:
+def _postgresql(url: str, namespace: str, operation_timeout: float) -> DocumentHistory:
     from jmsclient.history.sql import SqlHistory
 
     try:
@@ -79,10 +80,14 @@ def _postgresql(url: str, namespace: str) -> DocumentHistory:
         raise ConfigurationError(
             f"history {without_secrets(url)!r}: the URL cannot be read; expected postgresql://[USER:PASSWORD@]HOST[:PORT]/DATABASE"
         ) from None
-    return SqlHistory(lambda: psycopg.connect(conninfo.make_conninfo(**settings)), namespace=namespace)
+
+    def connect() -> psycopg.Connection:
+        return psycopg.connect(conninfo.make_conninfo(**settings))
+
+    return SqlHistory(connect, namespace=namespace, operation_timeout=operation_timeout)
 
 
-def _redis(url: str, namespace: str) -> DocumentHistory:
+def _redis(url: str, namespace: str, operation_timeout: float) -> DocumentHistory:
     try:
         from jmsclient.history.redis import RedisHistory
     except ImportError as error:
@@ -90,4 +95,4 @@ def _redis(url: str, namespace: str) -> DocumentHistory:
             f"history {without_secrets(url)!r}: the package redis is not installed; run: pip install 'jmsclient[redis]'"
         ) from error
 
-    return RedisHistory.from_url(url, namespace=namespace)
+    return RedisHistory.from_url(url, namespace=namespace, operation_timeout=operation_timeout)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import redis
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
-from jmsclient.history.contract import DocumentHistory, ParkedMessage
+from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage
 from jmsclient.history.entries import Command, Entry, Reply
 from jmsclient.history.redis_address import Confirm, parse_address
 from jmsclient.history.redis_format import (
@@ -50,27 +50,42 @@ T = TypeVar("T")
 
 class RedisHistory(DocumentHistory):
     """Thread-safe, as redis-py's pools are. `client` is a redis-py client that decodes nothing and repeats nothing, or a `Servers`;
-    the history closes it. `shown` stands for the server in errors, without secrets; `confirm` says when a write counts as made."""
+    the history closes it. `shown` stands for the server in errors, without secrets; `confirm` says when a write counts as made.
+    The time limit is the client's; `operation_timeout` says what it is."""
 
     durable = True
 
-    def __init__(self, client: Any, *, namespace: str = "default", shown: str = "redis", confirm: Confirm | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str = "default",
+        shown: str = "redis",
+        confirm: Confirm | None = None,
+        operation_timeout: float = OPERATION_TIMEOUT,
+    ) -> None:
         self.namespace = namespace
         self._servers: Servers = client if isinstance(client, Servers) else OneServer(client)
         self._connections = Connections(self._servers)
         self._keys = Keys(namespace, slotted=self._servers.slotted)
         self._shown = shown
-        self._confirming = Confirming(confirm or Confirm(), shown)
+        self._confirming = Confirming(confirm or Confirm(), shown, operation_timeout)
         self._eviction = Eviction(self._connections, shown)
         self._loss = Loss(shown)
         self._closed = False
 
     @classmethod
-    def from_url(cls, url: str, *, namespace: str = "default") -> RedisHistory:
+    def from_url(cls, url: str, *, namespace: str = "default", operation_timeout: float = OPERATION_TIMEOUT) -> RedisHistory:
         """A history on the server or servers that `url` names; connects when first used. Raises ConfigurationError, without
         secrets."""
-        address = parse_address(url)
-        return cls(open_servers(address), namespace=namespace, shown=address.shown, confirm=address.confirm)
+        address = parse_address(url, operation_timeout)
+        return cls(
+            open_servers(address),
+            namespace=namespace,
+            shown=address.shown,
+            confirm=address.confirm,
+            operation_timeout=operation_timeout,
+        )
 
     def check(self, *, strict: bool = False) -> None:
         """Eviction policy (TR-52) and what `confirm` needs (TR-51). A server that does not answer is looked at when it does."""

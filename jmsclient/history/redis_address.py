@@ -16,8 +16,8 @@ from redis.connection import Connection, SSLConnection, parse_url
 from redis.retry import Retry
 
 from jmsclient.errors import ConfigurationError
+from jmsclient.history.contract import OPERATION_TIMEOUT
 
-OPERATION_TIMEOUT = 2.0
 PORTS = {"": 6379, "sentinel": 26379, "cluster": 6379}
 Host = tuple[str, int]
 
@@ -60,11 +60,12 @@ def parse_confirm(text: str) -> Confirm:
     return Confirm(replicas=int(found[1]))
 
 
-def parse_address(url: str) -> Address:
-    """Raises ConfigurationError that names what is expected, without secrets."""
+def parse_address(url: str, operation_timeout: float = OPERATION_TIMEOUT) -> Address:
+    """No answer is waited for longer than `operation_timeout` seconds (TR-49). Raises ConfigurationError that names what is
+    expected, without secrets."""
     scheme, _, kind = url.partition(":")[0].lower().partition("+")
     try:
-        return _parse(url, scheme, kind)
+        return _parse(url, scheme, kind, operation_timeout)
     except ConfigurationError:
         raise
     except (ValueError, TypeError, IndexError):  # their text may hold a piece of the password
@@ -76,7 +77,7 @@ def parse_address(url: str) -> Address:
         ) from None
 
 
-def _parse(url: str, scheme: str, kind: str) -> Address:
+def _parse(url: str, scheme: str, kind: str, operation_timeout: float) -> Address:
     parts = urlsplit(url)
     users, at, places = parts.netloc.rpartition("@")
     hosts = tuple(_host(place, PORTS[kind]) for place in places.split(","))
@@ -88,7 +89,7 @@ def _parse(url: str, scheme: str, kind: str) -> Address:
     query, sentinel, confirm = _own_options(parts.query)
     plain = urlunsplit((scheme, f"{users}{at}{places.partition(',')[0]}", f"/{database}" if database else "", query, ""))
     settings: dict[str, Any] = dict(parse_url(plain))  # type: ignore[no-untyped-call,unused-ignore]
-    settings = _limited(settings)
+    settings = _limited(settings, operation_timeout)
     _try(settings)
     if kind:
         settings.pop("host", None)
@@ -104,7 +105,7 @@ def _parse(url: str, scheme: str, kind: str) -> Address:
         service=service,
         confirm=confirm,
         settings=settings,
-        sentinel=_limited(sentinel) if kind == "sentinel" else {},
+        sentinel=_limited(sentinel, operation_timeout) if kind == "sentinel" else {},
         shown=f"redis {name}",
     )
 
@@ -129,9 +130,9 @@ def _own_options(query: str) -> tuple[str, dict[str, Any], Confirm]:
     return urlencode(rest), sentinel, confirm
 
 
-def _limited(settings: dict[str, Any]) -> dict[str, Any]:
+def _limited(settings: dict[str, Any], operation_timeout: float) -> dict[str, Any]:
     for name in ("socket_timeout", "socket_connect_timeout"):
-        settings[name] = min(float(settings.get(name, OPERATION_TIMEOUT)), OPERATION_TIMEOUT)
+        settings[name] = min(float(settings.get(name, operation_timeout)), operation_timeout)
     settings.pop("retry_on_timeout", None)
     return {**settings, "retry": Retry(NoBackoff(), 0), "decode_responses": False, "protocol": 2}
 

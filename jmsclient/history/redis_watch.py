@@ -13,12 +13,13 @@ import redis
 
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.events import emit
+from jmsclient.history.contract import OPERATION_TIMEOUT
 from jmsclient.history.redis_address import Confirm
 from jmsclient.history.redis_servers import Connections, Question, information, receive, send
 
 CHECK_INTERVAL = 60.0
-CONFIRM_TIMEOUT = 1.5
-"""Seconds that the server waits for replicas or its disk; within the time limit of the whole question."""
+CONFIRM_SHARE = 0.75
+"""How much of the time limit of the whole question the server may wait for replicas or its disk."""
 FSYNC_SINCE = (7, 2)
 NEW, CHANGED = 1, 2
 
@@ -26,10 +27,11 @@ NEW, CHANGED = 1, 2
 class Confirming:
     """The question that follows a script, and what its answer has to be (TR-51)."""
 
-    def __init__(self, confirm: Confirm, shown: str) -> None:
+    def __init__(self, confirm: Confirm, shown: str, operation_timeout: float = OPERATION_TIMEOUT) -> None:
         self._confirm = confirm
         self._shown = shown
-        milliseconds = int(CONFIRM_TIMEOUT * 1000)
+        self._timeout = operation_timeout * CONFIRM_SHARE
+        milliseconds = max(1, int(self._timeout * 1000))  # 0 would be for ever
         wait: Question = ("WAITAOF", 1, 0, milliseconds) if confirm.fsync else ("WAIT", confirm.replicas, milliseconds)
         self.questions: tuple[Question, ...] = (wait,) if confirm else ()
 
@@ -50,9 +52,7 @@ class Confirming:
             confirmed, wanted = (answer[0], 1) if isinstance(answer, list) else (answer, self._confirm.replicas)
             if confirmed < wanted:
                 found = "the disk did not confirm" if self._confirm.fsync else f"{confirmed} of {wanted} replicas confirmed"
-                raise HistoryUnavailableError(
-                    f"history {self._shown}: confirm={self._confirm}: {found} within {CONFIRM_TIMEOUT:g} s"
-                )
+                raise HistoryUnavailableError(f"history {self._shown}: confirm={self._confirm}: {found} within {self._timeout:g} s")
 
 
 class Eviction:

@@ -15,7 +15,7 @@ from typing import Any
 from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import HistoryUnavailableError, LeaseLostError
 from jmsclient.history import sql_tables as tables
-from jmsclient.history.contract import DocumentHistory, HistoryTransaction, ParkedMessage, stored_id
+from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, HistoryTransaction, ParkedMessage, stored_id
 from jmsclient.history.entries import Command, Complete, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.rows import Key, from_row, parked_of, to_row
 from jmsclient.history.sql_source import open_source, run, unavailable
@@ -30,7 +30,7 @@ ALL = 2**31 - 1
 
 class SqlHistory(DocumentHistory):
     """Thread-safe. `source` is a SQLAlchemy Engine, or a function that makes a connection of sqlite3 or psycopg: to the database
-    that the handlers write to. Its own calls take connections of their own; they wait at most two seconds.
+    that the handlers write to. Its own calls take connections of their own, for `operation_timeout` seconds at most (TR-49).
 
     `create` makes the tables that are not there yet, when it is first used; without it they have to be there (`sql_tables.schema`
     has their text). Raises ConfigurationError for a source that gives no such connection.
@@ -39,11 +39,20 @@ class SqlHistory(DocumentHistory):
     durable = True
     transactional = True
 
-    def __init__(self, source: Any, *, namespace: str = "default", create: bool = True, clock: BootClock | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        *,
+        namespace: str = "default",
+        create: bool = True,
+        clock: BootClock | None = None,
+        operation_timeout: float = OPERATION_TIMEOUT,
+    ) -> None:
         self.namespace = namespace
         self._source = open_source(source)
         self._times = tables.Times(clock or BootClock())
         self._create = create
+        self._timeout = operation_timeout
         self._closed = False
         self._prepared = False
         self._watchdog = Watchdog(SYSTEM_CLOCK)
@@ -184,11 +193,11 @@ class SqlHistory(DocumentHistory):
         """A transaction of the history's own, within the time limit."""
         self._check_open()
         with (
-            self._source.transaction(wait=tables.OPERATION_TIMEOUT) as connection,
-            self._watchdog.limit(connection, tables.OPERATION_TIMEOUT + 1.0),
+            self._source.transaction(wait=self._timeout) as connection,
+            self._watchdog.limit(connection, self._timeout + 1.0),
             unavailable(connection),
         ):
-            tables.limit(connection)
+            tables.limit(connection, self._timeout)
             if self._create:
                 tables.create(connection)
                 self._create = False
@@ -202,11 +211,11 @@ class SqlHistory(DocumentHistory):
         self._prepare()
         self._check_open()
         with (
-            self._source.transaction(wait=tables.OPERATION_TIMEOUT, writes=False) as connection,
-            self._watchdog.limit(connection, tables.OPERATION_TIMEOUT + 1.0),
+            self._source.transaction(wait=self._timeout, writes=False) as connection,
+            self._watchdog.limit(connection, self._timeout + 1.0),
             unavailable(connection),
         ):
-            tables.limit(connection)
+            tables.limit(connection, self._timeout)
             yield connection
 
     def _prepare(self) -> None:

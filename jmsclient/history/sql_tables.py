@@ -15,7 +15,6 @@ from jmsclient.history.rows import COLUMNS, Key
 from jmsclient.history.sql_source import driver_of, run
 from jmsclient.history.sqlite_file import BootClock
 
-OPERATION_TIMEOUT = 2.0
 _KEY = "namespace = ? AND trigger_id = ? AND source = ? AND id = ?"
 _NAMES = f"namespace, trigger_id, source, id, {COLUMNS}"
 _UPDATES = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS.split(", "))
@@ -102,10 +101,10 @@ class Times:
         return now - self._clock.now()
 
 
-def limit(connection: Any) -> None:
+def limit(connection: Any, seconds: float) -> None:
     """No statement of this transaction may take longer than the time limit (TR-49)."""
     if driver_of(connection) != "sqlite3":
-        milliseconds = str(int(OPERATION_TIMEOUT * 1000))
+        milliseconds = str(max(1, int(seconds * 1000)))
         run(connection, _LIMITS, (milliseconds, milliseconds))
 
 

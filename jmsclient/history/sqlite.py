@@ -17,10 +17,10 @@ from pathlib import Path
 
 from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import HistoryUnavailableError, StoreError
-from jmsclient.history.contract import DocumentHistory, ParkedMessage
+from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage
 from jmsclient.history.entries import Command, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.rows import COLUMNS, Key, from_row, parked_of, to_row
-from jmsclient.history.sqlite_file import BUSY_TIMEOUT, BootClock, check_file, connect, prepare
+from jmsclient.history.sqlite_file import BootClock, check_file, connect, prepare
 from jmsclient.history.sweeper import Sweeper
 
 SWEPT_AT_ONCE = 500
@@ -52,15 +52,23 @@ class SqliteHistory(DocumentHistory):
 
     durable = True
 
-    def __init__(self, path: str | Path, *, namespace: str = "default", clock: BootClock | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        namespace: str = "default",
+        clock: BootClock | None = None,
+        operation_timeout: float = OPERATION_TIMEOUT,
+    ) -> None:
         self.namespace = namespace
+        self._timeout = operation_timeout
         self._path = Path(path).absolute()
         self._clock = clock or BootClock()
         self._lock = threading.Lock()  # guards the connection; held for one transaction
         self._closed = False
         check_file(self._path)
         try:
-            self._connection = connect(self._path)
+            self._connection = connect(self._path, operation_timeout)
             try:
                 self._offset = prepare(self._connection, self._path, self._clock)
             except BaseException:
@@ -83,7 +91,7 @@ class SqliteHistory(DocumentHistory):
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
         keys = [(self.namespace, trigger, source, id_) for id_, source in ids]
-        with self._locked(time.monotonic() + BUSY_TIMEOUT) as connection:
+        with self._locked(time.monotonic() + self._timeout) as connection:
             now = self._now()
             found = [_read(connection, key, now) for key in keys]
         return [None if stored is None else stored.seen(now) for stored in found]
@@ -164,7 +172,7 @@ class SqliteHistory(DocumentHistory):
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """The time limit covers the wait for our own threads and for other processes."""
-        deadline = time.monotonic() + BUSY_TIMEOUT
+        deadline = time.monotonic() + self._timeout
         with self._locked(deadline) as connection:
             try:
                 connection.execute(f"PRAGMA busy_timeout = {max(1, int((deadline - time.monotonic()) * 1000))}")
@@ -178,7 +186,7 @@ class SqliteHistory(DocumentHistory):
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[sqlite3.Connection]:
         if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise HistoryUnavailableError(f"history {str(self._path)!r}: busy for {BUSY_TIMEOUT:g} s")
+            raise HistoryUnavailableError(f"history {str(self._path)!r}: busy for {self._timeout:g} s")
         try:
             yield self._own_connection()
         except sqlite3.Error as error:
@@ -192,7 +200,7 @@ class SqliteHistory(DocumentHistory):
         if self._closed:
             raise HistoryUnavailableError(f"history {str(self._path)!r} is closed")
         try:
-            with closing(connect(self._path)) as connection:
+            with closing(connect(self._path, self._timeout)) as connection:
                 yield connection
         except sqlite3.Error as error:
             raise HistoryUnavailableError(f"history {str(self._path)!r}: {error}") from error
@@ -202,7 +210,7 @@ class SqliteHistory(DocumentHistory):
             raise HistoryUnavailableError(f"history {str(self._path)!r} is closed")
         if self._process != os.getpid():  # SQLite's connections must not cross a fork; the parent's is let go, not closed
             _OF_PARENTS.append(self._connection)
-            self._connection = connect(self._path)
+            self._connection = connect(self._path, self._timeout)
             self._process = os.getpid()
         return self._connection
 

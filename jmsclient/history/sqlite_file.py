@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from jmsclient.errors import StoreError, StoreFormatError
+from jmsclient.history.contract import OPERATION_TIMEOUT
 
 APPLICATION_ID = 0x4A4D5348  # "JMSH"
 FORMAT = 2
-BUSY_TIMEOUT = 2.0
 _MAGIC = b"SQLite format 3\x00"
 _VERSION_AT = 60  # offset in SQLite's file header of user_version; application_id is 8 bytes on
 
@@ -92,9 +92,9 @@ def _check_format(path: Path, application: int, version: int) -> None:
         )
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A connection that waits at most `BUSY_TIMEOUT` for others and whose commits survive a power failure."""
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
+def connect(path: Path, wait: float = OPERATION_TIMEOUT) -> sqlite3.Connection:
+    """A connection that waits so many seconds for others, and whose commits survive a power failure."""
+    connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = FULL")
     return connection
 
@@ -144,7 +144,7 @@ def _offset(connection: sqlite3.Connection, clock: BootClock) -> float:
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
     """The switch needs the file for itself for a moment, and SQLite does not always wait for that."""
-    end = time.monotonic() + BUSY_TIMEOUT
+    end = time.monotonic() + OPERATION_TIMEOUT
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")

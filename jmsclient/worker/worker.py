@@ -104,7 +104,7 @@ class Worker:
         self._lifespan = lifespan
         self._clock: Clock = SYSTEM_CLOCK
         self._declared: dict[str, dict[str, Any]] = {}
-        self._opened: dict[str, DocumentHistory] = {}
+        self._opened: dict[tuple[str, float], DocumentHistory] = {}
         self._transport: Transport | None = None
         self._journal: Journal | None = None
         self._living: AbstractContextManager[Any] | None = None
@@ -397,16 +397,17 @@ class Worker:
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _declaration(self, settings: dict[str, Any]) -> Declaration:
-        history = settings["history"]
-        return Declaration(**{**settings, "history": self._open(self._history if history is OF_THE_WORKER else history)})
+        history = self._history if settings["history"] is OF_THE_WORKER else settings["history"]
+        return Declaration(**{**settings, "history": self._open(history, settings["options"].operation_timeout)})
 
-    def _open(self, history: str | DocumentHistory | None) -> DocumentHistory | None:
-        """One history object a URL; an object given is the caller's and is not closed."""
+    def _open(self, history: str | DocumentHistory | None, operation_timeout: float) -> DocumentHistory | None:
+        """One history object a URL and time limit; an object given is the caller's and is not closed."""
         if not isinstance(history, str):
             return history
-        if history not in self._opened:
-            self._opened[history] = open_history(history, namespace=self.name)
-        return self._opened[history]
+        key = (history, 0.0 if history == "memory:" else operation_timeout)  # one memory, whatever the limit
+        if key not in self._opened:
+            self._opened[key] = open_history(history, namespace=self.name, operation_timeout=operation_timeout)
+        return self._opened[key]
 
     def _recovered(self, monitor: Callable[[], bool] | None) -> None:
         """A monitor said True, on some pipeline's thread: every trigger that shares it resumes (TR-60)."""

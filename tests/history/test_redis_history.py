@@ -11,10 +11,13 @@ from uuid import uuid4
 import fakeredis
 import pytest
 
+from jmsclient import Worker
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history import Claim, Complete, Park, Release, State, open_history
 from jmsclient.history import redis as redis_history
 from jmsclient.history.redis import RedisHistory
+from jmsclient.options import TriggerOptions
+from jmsclient.testing import ScriptedBackend
 
 T = "queue:///orders"
 
@@ -158,6 +161,22 @@ def test_tr49_a_server_that_does_not_answer_is_given_up_after_two_seconds(silent
         assert 1.5 < time.monotonic() - start < 3.5
     assert "s3cret" not in str(raised.value)
     assert f"127.0.0.1:{silent_server}/1" in str(raised.value)
+
+
+def test_tr49_a_trigger_says_how_long_a_call_may_take(silent_server: int) -> None:
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history=f"redis://127.0.0.1:{silent_server}/0")
+        worker.trigger(T, options=TriggerOptions(operation_timeout=0.2))(print_body)
+        with worker:
+            start = time.monotonic()
+            backend.deliver(T, "one")
+            while worker.triggers[T].pipeline.suspended is None:
+                assert time.monotonic() - start < 1.5
+                time.sleep(0.01)
+
+
+def print_body(body: str) -> None:
+    """Takes anything."""
 
 
 def test_tr49_a_server_that_is_not_there_is_told_at_once(silent_server: int) -> None:

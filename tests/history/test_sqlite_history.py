@@ -204,6 +204,18 @@ def test_tr49_a_file_that_another_holds_is_given_up_after_two_seconds(tmp_path: 
         assert history.claim(T, "1").claimed
 
 
+def test_tr49_the_time_limit_may_be_shorter(tmp_path: Path) -> None:
+    with (
+        open_history(f"sqlite:{tmp_path / 'history.db'}", operation_timeout=0.2) as history,
+        closing(sqlite3.connect(tmp_path / "history.db", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        with pytest.raises(HistoryUnavailableError, match="locked"):
+            history.claim(T, "1")
+        assert time.monotonic() - start < 1.5
+
+
 def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
     program = "import sys; from jmsclient.history import open_history; open_history(sys.argv[1]).claim('t', sys.argv[2])"
     url = f"sqlite:{tmp_path / 'history.db'}"
