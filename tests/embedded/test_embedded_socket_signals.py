@@ -1,0 +1,102 @@
+"""IF-40 through the socket: exceptions from signal handlers at random points of an attached consumer strand and hang nothing."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jmsclient import AcknowledgeMode, Connection, connect
+from jmsclient.transport.contract import Backend, Endpoint, Transport, TransportListener
+from jmsclient.transport.registry import register, unregister
+from jmsclient_embedded.attach.attaching import attach
+
+from .attached import holding, wait_until
+from .conftest import Client
+
+SECONDS = 1.5
+MESSAGES = 5000
+
+
+class Struck(Exception):  # noqa: N818  it is what the handler raises, no error
+    """Raised by the signal handler."""
+
+
+class ThroughTheSocket(Backend):
+    """Attaches, although the store is held by this very process."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+
+    def connect(self, endpoint: Endpoint, listener: TransportListener, *, deadline: float | None) -> Transport:
+        return attach(self._store, endpoint, listener)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "shop.db"
+
+
+@pytest.fixture
+def holder(store: Path) -> Iterator[Client]:
+    with holding(store) as client:
+        yield client
+
+
+@pytest.fixture
+def attached(holder: Client, store: Path) -> Iterator[Connection]:
+    register("attached", ThroughTheSocket(store))
+    try:
+        with connect("attached:") as connection:
+            yield connection
+    finally:
+        unregister("attached")
+
+
+@contextmanager
+def lightning(dice: random.Random) -> Iterator[Callable[[], None]]:
+    """Strikes once after each call of what it gives, at a random moment."""
+
+    def strike(number: int, frame: Any) -> None:
+        raise Struck
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        yield lambda: signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.00005, 0.003))  # type: ignore[func-returns-value]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
+def test_if_40_nothing_is_stranded(holder: Client, attached: Connection, mode: AcknowledgeMode, persistent: bool) -> None:
+    attached.create_session().create_producer("q", persistent=persistent).send_many(map(str, range(MESSAGES)))
+    session = attached.create_session(mode)
+    consumer = session.create_consumer("q", prefetch=20)
+    end = time.monotonic() + SECONDS
+    strikes = 0
+    with lightning(random.Random(secrets.randbits(32))) as strike:
+        while time.monotonic() < end:
+            try:
+                strike()
+                while time.monotonic() < end:
+                    message = consumer.receive(0.01)
+                    if message is not None:
+                        message.acknowledge()
+            except Struck:
+                strikes += 1
+    attached.close()
+    assert strikes > 20
+    numbers = holder.admin.statistics("q")
+    assert numbers.messages_acknowledged > 0
+    assert numbers.messages_acknowledged + numbers.messages_current == MESSAGES
+    assert {state for state, _ in holder.shown()} <= {"visible"}
+    wait_until(lambda: not holder.broker.granting.holders)
