@@ -70,6 +70,8 @@ class Settling:
             if entry is not None and entry.delivery is arrival:
                 live.append(entry)
             arrival.settled = True
+        if len(live) > 1:
+            live = list(dict.fromkeys(live))  # whoever names one twice settles it once
         if len(live) < len(arrivals):
             self._tell_stale(outlet, len(arrivals) - len(live))
         transaction = outlet.group.transaction
