@@ -114,9 +114,12 @@ class Granting:
             if granted:
                 outlet.demand -= len(granted)
                 self._push(outlet, granted)
+            if barred and (expired or (granted and outlet.pre_settled is not None)):
+                wanting.extendleft(reversed(barred))  # what is gone already may have stood before something for these (IF-34)
+                barred.clear()
             if not outlet.demand:
                 outlet.wanting = False
-            elif granted or not queue.visible:
+            elif granted or expired or not queue.visible:
                 wanting.append(outlet)
             else:
                 barred.append(outlet)
