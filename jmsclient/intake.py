@@ -220,7 +220,7 @@ class Intake:
         if self._takes:
             taken = [arrival for arrival in batch if not (arrival.persistent or arrival.settled)]
             if taken:
-                _settle(taken, ACCEPT)
+                taken[0].receiver.settle(taken, ACCEPT)  # a batch comes from one
                 self.buffer.taken += len(taken)
         if wake:
             self._on_arrival()

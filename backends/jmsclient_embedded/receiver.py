@@ -96,7 +96,9 @@ class EmbeddedReceiver(Receiver):
             arrival.settled = True
 
     def _may_gather(self, arrivals: Sequence[Arrival]) -> bool:
-        return self._gathers and self.outlet.line.lax and not any(arrival.tag.stored for arrival in arrivals)
+        if not self._gathers or not self.outlet.line.lax:
+            return False
+        return self._broker.store is None or not any(arrival.tag.stored for arrival in arrivals)
 
     def handing_over(self, arrivals: Sequence[Arrival]) -> None:
         store = self._broker.store
