@@ -14,12 +14,13 @@ from typing import Any
 import bench_durable
 import bench_embedded
 import bench_selector
+import bench_trigger
 import bench_waiting
 from bench_pairs import PAIRS, QUICK, Ratio, Size, measure
 from rich.console import Console
 from rich.table import Table
 
-RATIOS = (*bench_embedded.RATIOS, *bench_durable.RATIOS, *bench_selector.RATIOS, *bench_waiting.RATIOS)
+RATIOS = (*bench_embedded.RATIOS, *bench_durable.RATIOS, *bench_selector.RATIOS, *bench_trigger.RATIOS, *bench_waiting.RATIOS)
 
 
 def table(lines: list[dict[str, Any]]) -> Table:
