@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from .brokers.fixtures import artemis, artemis_url  # noqa: F401  fixtures for every room
+from .brokers.fixtures import *  # noqa: F403  fixtures for every room
 
 REDIS_URL = "JMSCLIENT_TEST_REDIS_URL"
 REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"

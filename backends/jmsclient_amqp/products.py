@@ -27,7 +27,7 @@ _COMMON: Final = Capabilities(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Product:
-    """One row. `products` are the names in the open frame, in lower case."""
+    """One row. `products` are how the names in the open frame begin, in lower case."""
 
     provider: str
     products: tuple[str, ...] = ()
@@ -39,11 +39,14 @@ class Product:
     """It tells by that flag, not by a count, whether a message was delivered before."""
     ends_session_for_link: bool = False
     """It ends the session where others refuse a link."""
+    counts: bool = True
+    """The count in the header is to be believed."""
     answers_detach: bool = True
     """A closed link is closed by it too; otherwise it only detaches."""
     delayed_by_offer: bool = False
     """It delivers later if it offers DELAYED_DELIVERY."""
-    notes: str = ""
+    keeps_returned: bool = False
+    """What is given back waits for demand of the same link, and goes to others only when that is closed."""
 
 
 ARTEMIS: Final = Product(
@@ -62,11 +65,65 @@ ARTEMIS: Final = Product(
     ),
     delayed_by_offer=True,
 )
+BROKER_J: Final = Product(
+    provider="broker-j",
+    products=("apache qpid broker-j",),
+    capabilities=replace(
+        _COMMON,
+        count_after_loss="raised",
+        reject="until_limit",
+        order_of_mixed_persistence=False,  # what needs no store overtakes what does
+        transactions=True,
+        browse=True,
+        selectors=True,
+        topics=True,
+        durable_subscriptions=True,
+        shared_subscriptions=True,
+    ),
+)
+CLASSIC: Final = Product(
+    provider="activemq",
+    products=("activemq",),
+    capabilities=replace(
+        _COMMON,
+        release_without_count=False,
+        delivery_count="none",  # it counts what was released, and forgets what failed when its link is closed
+        reject="dead_letter",
+        drain="may_miss",
+        order_of_mixed_persistence=False,
+        transactions=True,
+        browse=True,
+        selectors=True,
+        topics=True,
+        durable_subscriptions=True,
+    ),
+    naming=Naming(topic_prefix="topic://"),
+    counts=False,
+    delayed_by_offer=True,
+    keeps_returned=True,
+)
+RABBITMQ_3: Final = Product(
+    provider="rabbitmq",
+    products=("rabbitmq",),
+    capabilities=replace(
+        _COMMON,
+        release_without_count=False,
+        delivery_count="derived",
+        count_after_loss="raised",
+        reject="discard",
+        drain="no",
+        topics=True,
+    ),
+    naming=Naming(queue_prefix="/queue/", topic_prefix="/topic/"),
+    modified=False,
+    first_acquirer=True,
+    answers_detach=False,
+)
 GENERIC: Final = Product(
     provider="generic",
     capabilities=replace(_COMMON, reject="discard", order_of_mixed_persistence=False),
 )
-TABLE: Final = (ARTEMIS, GENERIC)
+TABLE: Final = (ARTEMIS, BROKER_J, CLASSIC, RABBITMQ_3, GENERIC)
 
 
 def product_of(peer: Peer, offered: frozenset[str], override: str | None) -> Product:
@@ -77,7 +134,7 @@ def product_of(peer: Peer, offered: frozenset[str], override: str | None) -> Pro
                 return product
         raise ConfigurationError(f"provider={override!r}: expected one of {', '.join(one.provider for one in TABLE)}")
     for product in TABLE:
-        if peer.product.lower() in product.products:
+        if product.products and peer.product.lower().startswith(product.products):
             return product
     return GENERIC
 

@@ -26,6 +26,8 @@ from jmsclient.events import emit
 from jmsclient.transport.contract import RELEASE as RELEASED
 from jmsclient.transport.contract import RETRY, Arrival, Outcome, Receiver, ReceiverSpec, Sink, Verb
 from jmsclient_amqp.content import AmqpContent
+from jmsclient_amqp.engine.library import MODIFIED
+from jmsclient_amqp.engine.library import RELEASED as RELEASED_CODE
 from jmsclient_amqp.engine.links import Disposition, ReceivingLink
 from jmsclient_amqp.header import Header, expiry
 from jmsclient_amqp.loop import Answer
@@ -47,6 +49,9 @@ class Phase(Enum):
     """Closed by us: credit is being taken back; what still comes is released."""
     LINGERING = "lingering"
     """Closed by us, without credit, until what its session holds is settled (IF-27)."""
+    RECYCLING = "recycling"
+    """Detached for a moment, so that what was given back reaches others."""
+    REATTACHING = "reattaching"
     DETACHING = "detaching"
     GONE = "gone"
 
@@ -64,10 +69,16 @@ class AmqpReceiver(Receiver):
         self._tell = session.loop.tell
         self._sink = sink
         self._product = session.product
+        product = session.product
+        self._count_of = _derived_count if product.first_acquirer else _exact_count if product.counts else _no_count
         self._topic = isinstance(spec.destination, Topic)
         self._what = f"a consumer of {spec.destination.address}"
         self._names = session.transport.link_names
         self._link_name: str | None = None
+        self._durable = spec.kind in ("durable", "shared_durable")
+        self._keeps_returned = session.product.keeps_returned
+        self._returned = False
+        self._owed = 0  # demand that came while the link was away
         self._drainable = session.transport.capabilities.drain != "no"
         self._closed = False
         """Nothing is delivered any more, from whatever thread this was set."""
@@ -98,11 +109,15 @@ class AmqpReceiver(Receiver):
             self._phase = Phase.GONE
             return
         self._attaching = self._transport.awaited(answer)
+        self._make_link(name)
+        self._session.attached(self)
+
+    def _make_link(self, name: str, first_number: int = 0) -> None:
+        spec = self.spec
         address = self._product.naming.address(spec.destination)
         source = source_of(spec, address, modified=self._product.modified, global_share=not self._transport.has_client_id)
         pre_settled = spec.pre_settled or spec.kind == "browse"
-        self.link = self._session.handle.receiver(name, source, local(name), pre_settled=pre_settled)
-        self._session.attached(self)
+        self.link = self._session.handle.receiver(name, source, local(name), pre_settled=pre_settled, first_number=first_number)
 
     def _look_at_attach(self, attaching: Answer[None]) -> None:
         link = self.link
@@ -132,8 +147,12 @@ class AmqpReceiver(Receiver):
         self._tell(self._request, count)
 
     def _request(self, count: int, _: Any) -> None:
-        if self._phase is Phase.OPEN and not self._closed:
+        if self._closed:
+            return
+        if self._phase is Phase.OPEN:
             self.link.flow(count)
+        elif self._phase in (Phase.RECYCLING, Phase.REATTACHING):
+            self._owed += count
 
     def drain(self, deadline: float | None) -> None:
         if not self._drainable:
@@ -143,6 +162,7 @@ class AmqpReceiver(Receiver):
 
     def _drain(self, answer: Answer[None], _: Any) -> None:
         if self._phase is not Phase.OPEN or self.link.drained:
+            self._owed = 0
             answer.give(None)
             return
         self._drains.append(self._transport.awaited(answer))
@@ -155,6 +175,9 @@ class AmqpReceiver(Receiver):
         link = self.link
         if self._attaching is not None:
             self._look_at_attach(self._attaching)
+            return
+        if self._phase is Phase.REATTACHING:
+            self._look_at_reattach()
             return
         taken = link.take()
         if taken.messages:
@@ -172,7 +195,8 @@ class AmqpReceiver(Receiver):
     def _push(self, messages: list[tuple[int, bytes, bool]]) -> None:
         batch: list[Arrival] = []
         add, held, of, now = batch.append, self._held, self._transport.headers.of, self._transport.clock.wall()
-        naming, topic, flagged = self._product.naming, self._topic, self._product.first_acquirer
+        naming, topic, count_of = self._product.naming, self._topic, self._count_of
+        flagged = self._product.first_acquirer
         for number, raw, settled in messages:
             try:
                 sections = scan(raw)
@@ -185,7 +209,7 @@ class AmqpReceiver(Receiver):
                 self,
                 number,
                 AmqpContent(raw, sections, header, naming, topic),
-                delivery_count=_derived_count(header) if flagged else (header.delivery_count or 0) + 1,
+                delivery_count=count_of(header),
                 count_derived=flagged,
                 persistent=header.durable,
                 size=sections.size,
@@ -248,8 +272,47 @@ class AmqpReceiver(Receiver):
             self.link.settle(numbers, disposition)
         if len(numbers) < len(arrivals):
             self._count_stale(len(arrivals) - len(numbers))
-        if self._phase is Phase.LINGERING and not held:
+        if self._keeps_returned and disposition.code in (RELEASED_CODE, MODIFIED):
+            self._returned = True
+        if held:
+            return
+        if self._phase is Phase.LINGERING:
             self._detach()
+        elif self._returned and self._phase is Phase.OPEN and not self.link.credit:
+            self._recycle()
+
+    # -- what was given back to a broker that keeps it for the same link ----------------------------------------------
+
+    def _recycle(self) -> None:
+        """Detach for a moment: then others get it, and this link too when it asks again."""
+        self._returned = False
+        self._phase = Phase.RECYCLING
+        if self._durable:
+            self._transport.expect_detach(self.link.address, self._reattach)
+            self.link.detach()
+        else:
+            self.link.close()
+
+    def _reattach(self) -> None:
+        number = self.link.next_number
+        self.link.free()
+        if self._closed:
+            self._end(link_lost(self._what, None))
+            return
+        name = self._link_name if self.spec.name is not None else None
+        self._make_link(name or self._transport.link_name("receiver"), number)
+        self._phase = Phase.REATTACHING
+
+    def _look_at_reattach(self) -> None:
+        if self.link.remote_closed:
+            self._closed_by_peer_or_us()
+        elif self.link.remote_open and not self.link.refused:
+            self._phase = Phase.OPEN
+            owed, self._owed = self._owed, 0
+            if self._closes:
+                self._stop()
+            elif owed:
+                self.link.flow(owed)
 
     def _count_stale(self, count: int) -> None:
         """Settled too late: the broker has it back already, or somebody settled it twice."""
@@ -301,7 +364,7 @@ class AmqpReceiver(Receiver):
 
     def _detach(self) -> None:
         self._phase = Phase.DETACHING
-        if self.spec.kind in ("durable", "shared_durable"):  # to close it would delete the subscription
+        if self._durable:  # to close it would delete the subscription
             self._transport.expect_detach(self.link.address, self._detached)
             self.link.detach()
         else:
@@ -318,6 +381,9 @@ class AmqpReceiver(Receiver):
             self._detach()
 
     def _closed_by_peer_or_us(self) -> None:
+        if self._phase is Phase.RECYCLING:
+            self._reattach()
+            return
         asked = self._phase is Phase.DETACHING
         error = link_lost(self._what, self.link.remote_condition)
         if not asked:
@@ -387,6 +453,15 @@ class AmqpReceiver(Receiver):
         for answer in answers:
             self._transport.answered(answer)
             answer.give(None)
+
+
+def _exact_count(header: Header) -> int:
+    """The standard counts failed attempts from 0; an absent count is 0."""
+    return (header.delivery_count or 0) + 1
+
+
+def _no_count(header: Header) -> int:
+    return -1
 
 
 def _derived_count(header: Header) -> int:

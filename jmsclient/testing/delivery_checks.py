@@ -102,7 +102,11 @@ def a_message_arrives_as_it_was_sent(trial: Trial) -> None:
     receiver, sink = trial.open_receiver()
     receiver.request(len(sent))
     arrivals = trial.wait_for_arrivals(sink, len(sent))
-    assert sink.bodies == ["größe", b"\x00\xff", {"a": 1, "b": "x", "c": None}, ""]
+    if not trial.capabilities.order_of_mixed_persistence:
+        ids = [content.message_id for content in sent]
+        arrivals.sort(key=lambda arrival: ids.index(arrival.content.message_id))
+    bodies = [arrival.content.body() for arrival in arrivals]
+    assert bodies == ["größe", b"\x00\xff", {"a": 1, "b": "x", "c": None}, ""]
     assert [arrival.content.kind for arrival in arrivals] == [content.kind for content in sent]
     assert [arrival.content.message_id for arrival in arrivals] == [content.message_id for content in sent]
     assert [arrival.persistent for arrival in arrivals] == [True, False, True, True]

@@ -492,6 +492,7 @@ def test_a_sender_that_the_peer_closed_is_attached_again(peer: Peer, connect: Co
     client = connect(peer.url)
     sender = client.session.open_sender(QUEUE, client.deadline())
     content = PlainContent(kind=MessageKind.TEXT, body="x", message_id="ID:x")
+    sender.send([content], room_deadline=client.deadline(), confirm_timeout=PATIENCE)
     (link,) = peer.last.links.values()
     peer.last.detach(link, error("amqp:resource-deleted"))
     peer.last.wait_for(lambda: peer.last.heard(DETACH), "no answer to the detach")

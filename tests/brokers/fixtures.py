@@ -11,8 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from .artemis import Artemis
+from .broker_j import BrokerJ
+from .classic import Classic
 from .launching import Broker, NotAvailable
 
+__all__ = ["artemis", "artemis_url", "broker_j", "broker_j_url", "classic", "classic_url"]
 REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"
 
 
@@ -39,10 +42,36 @@ def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def artemis_url(request: pytest.FixtureRequest) -> str:
-    """An ActiveMQ Artemis whose queues may be used: the one of JMSCLIENT_TEST_ARTEMIS_URL, else one started for this run."""
-    given = os.environ.get("JMSCLIENT_TEST_ARTEMIS_URL")
+def broker_j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Qpid Broker-J, as `artemis`."""
+    yield from started(BrokerJ, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """An ActiveMQ Classic, as `artemis`."""
+    yield from started(Classic, tmp_path_factory)
+
+
+def url_of(name: str, request: pytest.FixtureRequest) -> str:
+    """The broker of JMSCLIENT_TEST_<NAME>_URL, whose queues may be used, else one started for this run."""
+    given = os.environ.get(f"JMSCLIENT_TEST_{name.upper()}_URL")
     if given:
         return given
-    broker: Broker = request.getfixturevalue("artemis")
+    broker: Broker = request.getfixturevalue(name)
     return broker.url
+
+
+@pytest.fixture(scope="session")
+def artemis_url(request: pytest.FixtureRequest) -> str:
+    return url_of("artemis", request)
+
+
+@pytest.fixture(scope="session")
+def broker_j_url(request: pytest.FixtureRequest) -> str:
+    return url_of("broker_j", request)
+
+
+@pytest.fixture(scope="session")
+def classic_url(request: pytest.FixtureRequest) -> str:
+    return url_of("classic", request)

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 USER = "tester"
 PASSWORD = "s3cret/@:%41+"  # every character that a URL could trip over (O09)
+_CLASSPATH = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
 _GET = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
 
 
@@ -70,6 +71,22 @@ def unpacked(file: Path, name: str, strip: int = 1) -> Path:
         except OSError:  # another process was faster
             shutil.rmtree(part)
     return target
+
+
+def compiled(pom: Path, source: Path, name: str) -> str:
+    """The class path of a program of one Java file and what its pom needs, compiled once."""
+    target = cache() / name
+    stamp = target / f"{source.stem}.class"
+    if not stamp.exists() or stamp.stat().st_mtime < source.stat().st_mtime:
+        target.mkdir(exist_ok=True)
+        listing = target / "classpath.txt"
+        maven = [need("mvn"), "-q", "-B", "-f", str(pom), _CLASSPATH, f"-Dmdep.outputFile={listing}"]
+        for command in (maven, None):
+            words = command or [need("javac"), "-cp", listing.read_text(), "-d", str(target), str(source)]
+            done = subprocess.run(words, cwd=target, capture_output=True, text=True, timeout=600, check=False)
+            if done.returncode:
+                raise NotAvailable(f"{source.name} cannot be made: {done.stdout[-500:]}{done.stderr[-500:]}")
+    return f"{target}:{(target / 'classpath.txt').read_text().strip()}"
 
 
 class Broker(ABC):

@@ -30,6 +30,24 @@ class AmqpHarness(Harness):
         return self._error_destination
 
 
+class TestBrokerJ(ConformanceSuite):
+    @pytest.fixture(autouse=True)
+    def _broker(self, broker_j_url: str) -> None:
+        self.url = broker_j_url
+
+    def make_harness(self) -> Harness:
+        return AmqpHarness(self.url, None)
+
+
+class TestClassic(ConformanceSuite):
+    @pytest.fixture(autouse=True)
+    def _broker(self, classic_url: str) -> None:
+        self.url = classic_url
+
+    def make_harness(self) -> Harness:
+        return AmqpHarness(self.url, Queue("ActiveMQ.DLQ"))
+
+
 class TestArtemis(ConformanceSuite):
     @pytest.fixture(autouse=True)
     def _broker(self, artemis_url: str) -> None:

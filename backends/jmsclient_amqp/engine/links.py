@@ -134,10 +134,10 @@ class SessionHandle:
     def free(self) -> None:
         lib.pn_session_free(self._session)
 
-    def receiver(self, name: str, source: Terminus, target: Terminus, *, pre_settled: bool) -> ReceivingLink:
-        """Attach a receiving link."""
+    def receiver(self, name: str, source: Terminus, target: Terminus, *, pre_settled: bool, first_number: int = 0) -> ReceivingLink:
+        """Attach a receiving link. `first_number` is that of its first delivery, where it takes the place of another."""
         pointer = lib.pn_receiver(self._session, name.encode())
-        return ReceivingLink(pointer, source, target, pre_settled=pre_settled, scratch=self._scratch)
+        return ReceivingLink(pointer, source, target, pre_settled=pre_settled, scratch=self._scratch, first_number=first_number)
 
     def sender(self, name: str, source: Terminus, target: Terminus) -> SendingLink:
         """Attach a sending link."""
@@ -207,10 +207,12 @@ class Taken(NamedTuple):
 class ReceivingLink(Link):
     """A receiving link and its unsettled deliveries by number. Numbers rise and are never used again."""
 
-    def __init__(self, pointer: Any, source: Terminus, target: Terminus, *, pre_settled: bool, scratch: Scratch) -> None:
+    def __init__(
+        self, pointer: Any, source: Terminus, target: Terminus, *, pre_settled: bool, scratch: Scratch, first_number: int
+    ) -> None:
         super().__init__(pointer, source, target, pre_settled=pre_settled)
         self._unsettled: dict[int, Any] = {}
-        self._next = 0
+        self._next = first_number
         self._parts: list[bytes] = []
         self._scratch = scratch
 
@@ -224,8 +226,9 @@ class ReceivingLink(Link):
         return frozenset(str(key) for key in found) if isinstance(found, dict) else frozenset()
 
     @property
-    def unsettled(self) -> int:
-        return len(self._unsettled)
+    def next_number(self) -> int:
+        """What the next delivery will be called."""
+        return self._next
 
     @property
     def partial(self) -> bool:
