@@ -1,10 +1,10 @@
 """1,000 random interleavings of stop, start, close, listener swap and receive from four threads.
 
-Rules RA-16, RA-20, RA-21, RA-22, RA-23, RA-26, IF-5, IF-6. A thousand in AUTO, fewer in the other acknowledge modes, with the calls that
-those have. Each run has a plan drawn from a seed: what each thread does, and how long it dawdles before. The threads meet before
-every step, so that what the plan puts side by side happens side by side. No call may hang. Afterwards each message was handed over,
-each time with the next count, or waits on the queue with the count that follows, or was dropped unseen and counted. A failure names
-the seed: `SEED=… pytest …` repeats it.
+Rules RA-16, RA-20, RA-21, RA-22, RA-23, RA-26, IF-5, IF-6. A thousand in AUTO, fewer in the other acknowledge modes, with the
+calls that those have. Each run has a plan drawn from a seed: what each thread does, and how long it dawdles before. The threads
+meet before every step, so that what the plan puts side by side happens side by side. No call may hang. Afterwards each message was
+handed over, each time with the next count, or waits on the queue with the count that follows, or was dropped unseen and counted. A
+failure names the seed: `SEED=… pytest …` repeats it.
 """
 
 from __future__ import annotations
