@@ -175,6 +175,9 @@ class Admission:
         """T7 or T4 for `contents` from `first` on, as far as there is room; returns how many are there now."""
         quota = sending.route.quota
         transaction = sending.group.transaction
+        if quota is None and transaction is None and isinstance(sending.route, Line):
+            self._enter_queue(sending, sending.route, contents, envelopes)
+            return len(contents)
         parts: dict[Line, tuple[list[Entry], list[bytes | None]]] = {}
         copies = size = 0
         index = first
@@ -200,7 +203,18 @@ class Admission:
             transaction.sent += [SentPart(line, *part) for line, part in parts.items()]
         return index
 
-    def _put(self, sending: Sending, line: Line, entries: list[Entry], written: list[bytes | None]) -> None:
+    def _enter_queue(
+        self, sending: Sending, line: Line, contents: Sequence[Content], envelopes: Sequence[bytes | None] | None
+    ) -> None:
+        """All of them into one queue that has room for any number: what nearly every stored message does."""
+        written = envelopes if envelopes is not None and line.stored else [None] * len(contents)
+        entries = [
+            Entry(self._granting.next_sequence(), content, stored=envelope is not None)
+            for content, envelope in zip(contents, written, strict=True)
+        ]
+        self._put(sending, line, entries, written)
+
+    def _put(self, sending: Sending, line: Line, entries: list[Entry], written: Sequence[bytes | None]) -> None:
         if sending.group.transaction is not None:
             line.queue.begin_send(entries, transacted=True)
         elif any(envelope is not None for envelope in written):

@@ -63,14 +63,17 @@ class Entry:
 
     def __init__(self, sequence: int, content: Content, *, count: int = 0, stored: bool = False) -> None:
         if type(content) is PlainContent:  # nearly every message; an attribute costs a third of a look-up by name
-            priority, persistent, expires_at = content.priority, content.persistent, content.expiration
+            priority: int | None = content.priority
+            persistent, expires_at = content.persistent, content.expiration
             self.size = content.size
         else:
             priority, persistent, expires_at = map(content.header, ("priority", "persistent", "expiration"))
             self.size = getattr(content, "size", 0)
         self.sequence = sequence
         self.content = content
-        self.priority: int = DEFAULT_PRIORITY if priority is None else min(max(priority, 0), PRIORITIES - 1)
+        if priority is None:
+            priority = DEFAULT_PRIORITY
+        self.priority = priority if 0 <= priority < PRIORITIES else min(max(priority, 0), PRIORITIES - 1)
         self.persistent = bool(persistent)
         self.expires_at: float | None = expires_at
         self.count = count
