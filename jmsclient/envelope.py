@@ -77,7 +77,7 @@ def _is_common(content: PlainContent) -> bool:
         and content.message_id is not None
         and content.destination is not None
         and type(content.timestamp) is float
-        and content.timestamp < _NO_TIME
+        and -_NO_TIME < content.timestamp < _NO_TIME
     )
 
 
@@ -85,8 +85,8 @@ def _encode_common(content: PlainContent) -> bytes:
     """The same bytes as `_encode_any` in a third of the time: the JSON of what a sender repeats is kept, the rest is put around it.
 
     Every stored message pays this once."""
-    middle = _repeated(content.kind, content.destination, content.persistent, content.priority)  # type: ignore[arg-type]
-    head = f'{{"id":{_quoted(content.message_id)},{middle}{content.timestamp!r}}},"properties":{{}}}}'
+    middle = _repeated(content.kind, content.destination, content.persistent, content.priority)
+    head = f'{{"id":{_quoted(content.message_id)},{middle}{content.timestamp!r}}},"properties":{{}}}}'  # type: ignore[arg-type]
     data = head.encode("utf-8", "surrogatepass")
     return _PREFIX.pack(_MAGIC, FORMAT, len(data)) + data + encode_body(content._body)
 
