@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,3 +128,69 @@ def test_logs_as_json(jmsclient: CommandLine) -> None:
     assert started["logger"] == "jmsclient.worker"
     assert started["worker"] == "default"
     assert "queue:///orders" in started["message"]
+
+
+DRAINED = """
+import threading
+import time
+from jmsclient import Delivery, Worker
+
+worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace={grace})
+
+
+@worker.trigger("orders", concurrency=3)
+def book(body: str, delivery: Delivery) -> None:
+    print(f"begun {{body}} count={{delivery.delivery_count}} redelivered={{delivery.message.redelivered}}", flush=True)
+    if {hangs} and body == "0":
+        threading.Event().wait()
+    time.sleep(0 if {quick} else 2)
+    with open("written.txt", "a") as file:
+        file.write(body + "\\n")
+"""
+
+
+def test_o01_sigterm_lets_three_handlers_end_and_gives_seventeen_back(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", DRAINED.format(grace=10.0, hangs=False, quick=False))
+    for number in range(20):
+        send(jmsclient, str(number))
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("begun", times=3)
+    running.signal(signal.SIGTERM)
+    signalled = time.monotonic()
+    assert running.end() == 0, running.text()
+    assert time.monotonic() - signalled < 6.0
+    assert running.text().count("begun") == 3  # no new handler after the signal
+    written = (jmsclient.folder / "written.txt").read_text().split()
+    assert len(written) == len(set(written)) == 3
+    assert "3 finished, 7 given back" in running.text()  # of its window; the others never left the broker
+    jmsclient.write("app.py", DRAINED.format(grace=10.0, hangs=False, quick=True))
+    second = jmsclient.start("run", "app:worker")
+    second.wait_for("begun", times=17)
+    second.wait_for("count=1 redelivered=False", times=17)
+    second.signal(signal.SIGTERM)
+    assert second.end() == 0, second.text()
+    written = (jmsclient.folder / "written.txt").read_text().split()
+    assert sorted(written, key=int) == [str(number) for number in range(20)]
+
+
+def test_o01_a_handler_that_hangs_ends_the_grace_and_its_message_comes_again(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", DRAINED.format(grace=1.0, hangs=True, quick=True))
+    send(jmsclient, "0")
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("begun 0 count=1")
+    running.signal(signal.SIGTERM)
+    assert running.end(15) == 1, running.text()
+    assert "1 unfinished" in running.text()
+    again = jmsclient("browse", "orders", "--url", STORE)
+    assert again.returncode == 0, again.stderr
+    jmsclient.write("app.py", DRAINED.format(grace=1.0, hangs=False, quick=True).replace('history="sqlite:history.db", ', ""))
+    (jmsclient.folder / "app.py").write_text(
+        (jmsclient.folder / "app.py")
+        .read_text()
+        .replace("concurrency=3", "concurrency=3, resolver=lambda request: Status.NEW")
+        .replace("import Delivery, Worker", "import Delivery, Status, Worker")
+    )
+    second = jmsclient.start("run", "app:worker")
+    second.wait_for("begun 0 count=2 redelivered=True")
+    second.signal(signal.SIGTERM)
+    assert second.end() == 0, second.text()

@@ -21,7 +21,7 @@ from jmsclient.history import Claim, Complete, DocumentHistory, Entry, ParkedMes
 from jmsclient.history.entries import Command
 from jmsclient.options import WorkerOptions
 
-LEASE = 0.4
+LEASE = float(os.environ.get("KILL_LEASE", "0.4"))
 jmsclient.trigger.carrying_out.LOOK_INTERVAL = 0.1
 
 
