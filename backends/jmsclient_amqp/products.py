@@ -37,12 +37,14 @@ class Product:
     """It takes the outcome modified; otherwise what failed is released."""
     first_acquirer: bool = False
     """It tells by that flag, not by a count, whether a message was delivered before."""
-    ends_session_for_link: bool = False
-    """It ends the session where others refuse a link."""
     counts: bool = True
     """The count in the header is to be believed."""
-    answers_detach: bool = True
+    answers_close: bool = True
     """A closed link is closed by it too; otherwise it only detaches."""
+    durable_queues: bool = False
+    """A queue lives on where the terminus says so, and is otherwise gone with a restart."""
+    temporary: bool = True
+    """It makes temporary destinations."""
     delayed_by_offer: bool = False
     """It delivers later if it offers DELAYED_DELIVERY."""
     keeps_returned: bool = False
@@ -117,7 +119,9 @@ RABBITMQ_3: Final = Product(
     naming=Naming(queue_prefix="/queue/", topic_prefix="/topic/"),
     modified=False,
     first_acquirer=True,
-    answers_detach=False,
+    answers_close=False,
+    durable_queues=True,
+    temporary=False,
 )
 GENERIC: Final = Product(
     provider="generic",

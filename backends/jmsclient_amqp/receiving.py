@@ -115,7 +115,13 @@ class AmqpReceiver(Receiver):
     def _make_link(self, name: str, first_number: int = 0) -> None:
         spec = self.spec
         address = self._product.naming.address(spec.destination)
-        source = source_of(spec, address, modified=self._product.modified, global_share=not self._transport.has_client_id)
+        source = source_of(
+            spec,
+            address,
+            modified=self._product.modified,
+            global_share=not self._transport.has_client_id,
+            durable_queue=self._product.durable_queues,
+        )
         pre_settled = spec.pre_settled or spec.kind == "browse"
         self.link = self._session.handle.receiver(name, source, local(name), pre_settled=pre_settled, first_number=first_number)
 
@@ -367,8 +373,10 @@ class AmqpReceiver(Receiver):
         if self._durable:  # to close it would delete the subscription
             self._transport.expect_detach(self.link.address, self._detached)
             self.link.detach()
-        else:
-            self.link.close()
+            return
+        if not self._product.answers_close:
+            self._transport.expect_detach(self.link.address, self._detached)
+        self.link.close()
 
     def _detached(self) -> None:
         self.link.forget()
@@ -437,6 +445,8 @@ class AmqpReceiver(Receiver):
         if attaching is not None:
             self._transport.answered(attaching)
             attaching.fail(error)
+        if self._phase in (Phase.DETACHING, Phase.RECYCLING):
+            self._transport.forget_detach(self.link.address)
         self._phase = Phase.GONE
         if self._link_name is not None:
             self._names.give(self._link_name)

@@ -121,7 +121,11 @@ class AmqpSender(Sender):
             return
         self._attaching = self._transport.awaited(answer)
         name = self._transport.link_name("sender")
-        self.link = self._session.handle.sender(name, local(name, outcomes=True), target_of(self._destination, self._address))
+        self.link = self._session.handle.sender(
+            name,
+            local(name, outcomes=True),
+            target_of(self._destination, self._address, durable_queue=self._session.product.durable_queues),
+        )
         self._session.attached(self)
 
     def _give_up(self, *_: Any) -> None:
@@ -313,6 +317,8 @@ class AmqpSender(Sender):
         """The link is gone: what was sent is in doubt, what was not never will be."""
         attaching, self._attaching = self._attaching, None
         detaching, self._detaching = self._detaching, None
+        if detaching is not None:
+            self._transport.forget_detach(self.link.address)
         self._attached = False
         self._session.detached(self)
         batches = {id(batch): batch for batch, _ in self._sent.values()} | {id(batch): batch for batch in self._waiting}
@@ -347,7 +353,13 @@ class AmqpSender(Sender):
             answer.give(None)
             return
         self._detaching = self._transport.awaited(answer)
+        if not self._session.product.answers_close:
+            self._transport.expect_detach(self.link.address, self._detached)
         self.link.close()
+
+    def _detached(self) -> None:
+        self.link.free()
+        self._end(link_lost(self._what, None))
 
 
 def _said(outcome: Outcome) -> str:

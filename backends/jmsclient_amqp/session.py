@@ -99,6 +99,8 @@ class AmqpSession(TransportSession):
 
     def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
         self.check_open()
+        if not self.product.temporary:
+            raise UnsupportedFeatureError(f"{self.transport.peer.product} makes no temporary destinations over AMQP 1.0")
         if kind == "topic" and not self.transport.capabilities.topics:
             raise UnsupportedFeatureError(f"{self.transport.peer.product} offers no topics here")
         return self.transport.create_temporary(kind, deadline)

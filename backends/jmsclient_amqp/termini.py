@@ -20,8 +20,11 @@ _NO_LOCAL_FILTER: Final = b"\x00" + symbol("apache.org:no-local-filter:list") + 
 OUTCOMES: Final = symbols(["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"])
 
 
-def source_of(spec: ReceiverSpec, address: str, *, modified: bool, global_share: bool = False) -> Terminus:
-    """Of a receiver. `modified`: the broker knows that outcome. `global_share`: a shared subscription of no client id."""
+def source_of(
+    spec: ReceiverSpec, address: str, *, modified: bool, global_share: bool = False, durable_queue: bool = False
+) -> Terminus:
+    """Of a receiver. `modified`: the broker knows that outcome. `global_share`: a shared subscription of no client id.
+    `durable_queue`: the queue is to outlive the broker's restart, which this broker wants said."""
     durable = spec.kind in ("durable", "shared_durable")
     capabilities: list[str] = [capability(spec.destination)]
     if spec.kind in ("shared", "shared_durable"):
@@ -34,7 +37,7 @@ def source_of(spec: ReceiverSpec, address: str, *, modified: bool, global_share:
         filters=_filters(spec),
         outcomes=OUTCOMES if modified else symbols(["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list"]),
         copy=spec.kind == "browse",
-        durable=durable,
+        durable=durable or (durable_queue and spec.kind == "queue"),
         never_expires=durable,
     )
 
@@ -53,9 +56,10 @@ def wanted_filters(spec: ReceiverSpec) -> frozenset[str]:
     return frozenset(name for name, wanted in ((SELECTOR, spec.selector), (NO_LOCAL, spec.no_local)) if wanted)
 
 
-def target_of(destination: Destination, address: str) -> Terminus:
-    """Of a sender."""
-    return Terminus(address, capabilities=symbols([capability(destination)]))
+def target_of(destination: Destination, address: str, *, durable_queue: bool = False) -> Terminus:
+    """Of a sender; as `source_of`."""
+    kind = capability(destination)
+    return Terminus(address, capabilities=symbols([kind]), durable=durable_queue and kind == "queue")
 
 
 def local(name: str, *, outcomes: bool = False) -> Terminus:

@@ -147,6 +147,10 @@ class AmqpTransport(Transport):
             self._detaches = self.engine.hear_detaches()
         self._expected[address] = run
 
+    def forget_detach(self, address: int) -> None:
+        """That link is gone by other means, and its address may be another's soon."""
+        self._expected.pop(address, None)
+
     def _look_at_detaches(self, detaches: DetachEvents) -> None:
         for address in detaches.take():
             run = self._expected.pop(address, None)

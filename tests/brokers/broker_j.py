@@ -57,7 +57,14 @@ class BrokerJ(Broker):
 
     def environment(self) -> dict[str, str]:
         memory = "-Xmx256m -XX:MaxDirectMemorySize=256m -XX:TieredStopAtLevel=1"
-        return {**os.environ, "QPID_WORK": str(self.folder), "QPID_HOME": str(self.home), "QPID_OPTS": "", "QPID_JAVA_MEM": memory, "QPID_JAVA_GC": "-XX:+UseSerialGC"}
+        return {
+            **os.environ,
+            "QPID_WORK": str(self.folder),
+            "QPID_HOME": str(self.home),
+            "QPID_OPTS": "",
+            "QPID_JAVA_MEM": memory,
+            "QPID_JAVA_GC": "-XX:+UseSerialGC",
+        }
 
     def command(self) -> Sequence[str]:
         return [str(self.home / "bin" / "qpid-server"), "-icp", str(self.folder / "initial.json")]

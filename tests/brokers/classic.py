@@ -22,7 +22,8 @@ class Classic(Broker):
 
     def command(self) -> Sequence[str]:
         return [
-            need("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            need("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-cp", self.classpath, "Classic", str(self.folder / "data"), str(self.port), self.user,
         ]  # fmt: skip
 

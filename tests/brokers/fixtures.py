@@ -14,8 +14,9 @@ from .artemis import Artemis
 from .broker_j import BrokerJ
 from .classic import Classic
 from .launching import Broker, NotAvailable
+from .rabbitmq import RabbitMQ
 
-__all__ = ["artemis", "artemis_url", "broker_j", "broker_j_url", "classic", "classic_url"]
+__all__ = ["artemis", "artemis_url", "broker_j", "broker_j_url", "classic", "classic_url", "rabbitmq", "rabbitmq_url"]
 REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"
 
 
@@ -53,6 +54,12 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     yield from started(Classic, tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A RabbitMQ with its AMQP 1.0 plug-in, as `artemis`."""
+    yield from started(RabbitMQ, tmp_path_factory)
+
+
 def url_of(name: str, request: pytest.FixtureRequest) -> str:
     """The broker of JMSCLIENT_TEST_<NAME>_URL, whose queues may be used, else one started for this run."""
     given = os.environ.get(f"JMSCLIENT_TEST_{name.upper()}_URL")
@@ -75,3 +82,8 @@ def broker_j_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def classic_url(request: pytest.FixtureRequest) -> str:
     return url_of("classic", request)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url(request: pytest.FixtureRequest) -> str:
+    return url_of("rabbitmq", request)

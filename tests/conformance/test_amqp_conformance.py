@@ -48,6 +48,15 @@ class TestClassic(ConformanceSuite):
         return AmqpHarness(self.url, Queue("ActiveMQ.DLQ"))
 
 
+class TestRabbitMQ(ConformanceSuite):
+    @pytest.fixture(autouse=True)
+    def _broker(self, rabbitmq_url: str) -> None:
+        self.url = rabbitmq_url
+
+    def make_harness(self) -> Harness:
+        return AmqpHarness(self.url, None)
+
+
 class TestArtemis(ConformanceSuite):
     @pytest.fixture(autouse=True)
     def _broker(self, artemis_url: str) -> None:
