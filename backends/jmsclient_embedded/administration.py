@@ -6,13 +6,13 @@ transport/administration.py; api.md "Administration"; rules IF-15, IF-31 to IF-3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from jmsclient.destination import Destination, Queue, Topic, parse_destination
 from jmsclient.errors import ConfigurationError, DestinationPausedError, IllegalStateError, InvalidDestinationError
-from jmsclient.options import DefaultReadAhead
+from jmsclient.options import DefaultReadAhead, seconds
 from jmsclient.selector import Selector, compile_selector
 from jmsclient.transport.administration import (
     Administration,
@@ -201,11 +201,11 @@ class EmbeddedAdministration(Administration):
         if not isinstance(owner_or_message, str) or not owner_or_message:
             raise ConfigurationError(f"owner_or_message={owner_or_message!r}: expected an owner's name or a message id")
         if not isinstance(outcome, Outcome):
-            verb = _STUCK.get(outcome)
+            verb = _STUCK.get(outcome) if isinstance(outcome, str) else None
             if verb is None:
                 raise ConfigurationError(f"outcome={outcome!r}: expected one of {', '.join(_STUCK)}")
             outcome = Outcome(verb=verb)
-        settlement = outcome
+        settlement = _checked_outcome(outcome)
 
         def recover() -> int:
             held = [(holder, entry) for holder in self._broker.granting.holders.values() for entry in holder.held.values()]
@@ -290,6 +290,8 @@ class EmbeddedAdministration(Administration):
         self._done(lambda: self._broker.catalogue.define_topic(where, settings))
 
     def create_quota(self, name: str, *, bytes_maximum: int = -1, messages_maximum: int = -1, policy: QuotaPolicy = "fifo") -> None:
+        if name is None:
+            raise ConfigurationError("name=None: expected the name of a quota")
         QueueSettings(quota=name)  # the checks of a name, and of the maxima below, are those of a queue
         QueueSettings(bytes_maximum=bytes_maximum, messages_maximum=messages_maximum)
         if policy not in ("fifo", "preemptive"):
@@ -339,9 +341,20 @@ def _settings(given: dict[str, object]) -> QueueSettings:
 def _checked_ids(message_ids: Sequence[str] | None) -> frozenset[str] | None:
     if message_ids is None:
         return None
-    if isinstance(message_ids, str) or not all(isinstance(one, str) for one in message_ids):
+    named = isinstance(message_ids, Iterable) and not isinstance(message_ids, str)
+    if not named or not all(isinstance(one, str) for one in message_ids):
         raise ConfigurationError(f"message_ids={message_ids!r}: expected a list of message ids")
     return frozenset(message_ids)
+
+
+def _checked_outcome(outcome: Outcome) -> Outcome:
+    if not isinstance(outcome.verb, Verb):
+        raise ConfigurationError(f"verb={outcome.verb!r}: expected a Verb")
+    try:
+        seconds("delay", outcome.delay)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"outcome={outcome!r}: {error}") from error
+    return outcome
 
 
 def _selected(entry: Entry, selection: Selector | None) -> bool:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from jmsclient.destination import Queue
 from jmsclient.errors import ConfigurationError
 from jmsclient.options import DefaultReadAhead, choice, count
 from jmsclient.transport.administration import ExpirationPolicy
@@ -62,13 +63,15 @@ class QueueSettings:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value.strip()):
                 raise ConfigurationError(f"{name}={value!r}: expected a name or None")
+        if self.error_destination is not None:
+            Queue(self.error_destination)  # raises InvalidDestinationError, which is a ConfigurationError
         choice("expiration_policy", self.expiration_policy, ("discard", "log", "redirect"))
         if self.delivery_mode_override not in (None, "persistent", "non_persistent"):
             raise ConfigurationError(
                 f"delivery_mode_override={self.delivery_mode_override!r}: expected 'persistent', 'non_persistent' or None"
             )
         for name in _FLAGS:
-            if getattr(self, name) not in (True, False, None):
+            if not any(getattr(self, name) is one for one in (True, False, None)):  # 1 is equal to True, and another thing
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: expected True, False or None")
         if not isinstance(self.default_read_ahead, DefaultReadAhead):
             raise ConfigurationError(f"default_read_ahead={self.default_read_ahead!r}: expected a DefaultReadAhead")
