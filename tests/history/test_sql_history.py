@@ -404,3 +404,21 @@ def test_tr36_a_trigger_that_cannot_have_the_transaction_is_refused(
     worker.trigger(Q)(function)
     with pytest.raises(ConfigurationError, match=says):
         worker.start()
+
+
+def test_d09_tr44_the_tables_shrink_without_being_asked(source: Any, history: SqlHistory) -> None:
+    for number in range(20):
+        history.claim(Q, str(number), history_ttl=0.2)
+    history.claim(Q, "long", history_ttl=600.0)
+    history.park(Q, "parked", token="a", envelope=b"x", reason="r")
+    assert entries(source, history) == 22
+    until(lambda: entries(source, history) == 2)
+    assert history.purge_expired() == 0
+    assert history.claim(Q, "0").entry is None
+
+
+def entries(source: Any, history: SqlHistory) -> int:
+    with closing(connection(source)) as one:
+        number = run(one, "SELECT count(*) FROM jmsclient_entries WHERE namespace = ?", (history.namespace,)).rows[0][0]
+        one.rollback()
+    return int(number)
