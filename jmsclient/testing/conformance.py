@@ -19,10 +19,10 @@ from collections.abc import Iterator
 
 import pytest
 
-_CHECKS = ("check", "trial", "closing_checks", "delivery_checks", "settlement_checks")
+_CHECKS = ("check", "trial", "closing_checks", "delivery_checks", "settlement_checks", "transaction_checks")
 pytest.register_assert_rewrite(*(f"jmsclient.testing.{name}" for name in _CHECKS))  # so that a failure shows the values
 
-from jmsclient.testing import closing_checks, delivery_checks, settlement_checks  # noqa: E402, F401  each registers its checks
+from jmsclient.testing import closing_checks, delivery_checks, settlement_checks, transaction_checks  # noqa: E402, F401  each registers
 from jmsclient.testing.check import CHECKS, Check  # noqa: E402
 from jmsclient.testing.trial import Harness, RecordingListener, RecordingSink, Trial  # noqa: E402
 

@@ -287,8 +287,8 @@ class TransportSession(ABC):
         raise UnsupportedFeatureError("this provider has no durable subscriptions")
 
     def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
-        """A destination that lives until `delete_temporary` or the end of the connection; only receivers of this connection may be
-        opened on it (others: InvalidDestinationError), anybody may send to it."""
+        """A destination that lives until `delete_temporary` or the end of the connection. Anybody may send to it; receivers of
+        another connection are refused (InvalidDestinationError) where the provider can tell."""
         raise UnsupportedFeatureError("this provider has no temporary destinations")
 
     def delete_temporary(self, destination: Destination, deadline: float | None) -> None:

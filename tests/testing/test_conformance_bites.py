@@ -9,11 +9,13 @@ import pytest
 
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.errors import JmsClientError
+from jmsclient.message import PlainContent
 from jmsclient.testing.conformance import CHECKS, Harness, Trial
 from jmsclient.testing.scripted import ScriptedBackend
 from jmsclient.testing.scripted_links import ScriptedReceiver, ScriptedSender
 from jmsclient.testing.scripted_queue import Held, Queues
 from jmsclient.testing.scripted_state import ScriptedState
+from jmsclient.testing.scripted_transaction import ScriptedTransaction
 from jmsclient.testing.scripted_transport import ScriptedSession, ScriptedTransport
 from jmsclient.transport.contract import RELEASE, Arrival, Outcome, Receipt, Transport, TransportListener
 from jmsclient.transport.registry import parse_url
@@ -149,6 +151,36 @@ def dead_letters_vanish(right: Any) -> Any:
     return lambda self, held, outcome: None
 
 
+def roll_back_instead(right: Any) -> Any:
+    return lambda self, queues: self.roll_back(queues)
+
+
+def commit_instead(right: Any) -> Any:
+    return lambda self, queues, **more: self.commit(queues)
+
+
+def send_at_once(right: Any) -> Any:
+    def write(self: ScriptedSender, content: PlainContent) -> str:
+        message_id: str = right(self, content)
+        transaction = self._session.transaction
+        if transaction is not None:
+            self._transport.state.queues.put(*transaction.sent.pop())
+        return message_id
+
+    return write
+
+
+def show_backwards(right: Any) -> Any:
+    return lambda self, *arguments: list(reversed(right(self, *arguments)))
+
+
+def take_what_is_shown(right: Any) -> Any:
+    def seen(self: ScriptedReceiver) -> list[Arrival]:
+        return self._taken()
+
+    return seen
+
+
 FAULTS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "pushes unasked": (replacing(ScriptedReceiver, "push", push_unasked), "nothing_arrives_before_it_is_requested"),
     "one too many": (replacing(ScriptedReceiver, "request", request_one_too_many), "demands_add_up_and_are_never_exceeded"),
@@ -187,6 +219,43 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "alive after loss": (replacing(ScriptedTransport, "check_alive", do_nothing), "a_lost_link_is_dead_for_good"),
     "receipts mixed up": (replacing(ScriptedSender, "send", confirm_backwards), "sends_are_confirmed_in_order"),
     "dead letter lost": (replacing(ScriptedState, "_reject", dead_letters_vanish), "a_dead_letter_does_what_reject_says"),
+}
+FAULTS |= {
+    "commit rolls back": (
+        replacing(ScriptedTransaction, "commit", roll_back_instead),
+        "what_is_sent_is_there_after_the_commit",
+    ),
+    "sent at once": (replacing(ScriptedSender, "_write", send_at_once), "what_is_sent_is_gone_after_the_rollback"),
+    "rollback commits": (
+        replacing(ScriptedTransaction, "roll_back", commit_instead),
+        "what_is_accepted_comes_again_after_the_rollback_counted_and_first",
+    ),
+    "accepted comes again": (
+        replacing(ScriptedTransaction, "commit", roll_back_instead),
+        "what_is_accepted_is_gone_after_the_commit",
+    ),
+    "rollback not counted": (
+        replacing(Queues, "give_back", count_none),
+        "what_is_accepted_comes_again_after_the_rollback_counted_and_first",
+    ),
+    "rolled back to the end": (
+        replacing(Queues, "give_back", append_what_comes_back),
+        "what_is_accepted_comes_again_after_the_rollback_counted_and_first",
+    ),
+    "transaction left open": (replacing(ScriptedSession, "_undo", do_nothing), "a_closed_session_rolls_back_at_once"),
+    "commits anywhere": (replacing(ScriptedSession, "commit", do_nothing), "a_session_that_is_not_transacted_refuses"),
+    "shown backwards": (
+        replacing(ScriptedReceiver, "_seen", show_backwards),
+        "a_browser_shows_all_in_order_and_changes_nothing",
+    ),
+    "browser takes": (
+        replacing(ScriptedReceiver, "_seen", take_what_is_shown),
+        "a_browser_shows_all_in_order_and_changes_nothing",
+    ),
+    "deleted while in use": (
+        replacing(ScriptedSession, "delete_temporary", do_nothing),
+        "a_temporary_queue_is_its_connections_own",
+    ),
 }
 BY_NAME = {check.name: check for check in CHECKS}
 
