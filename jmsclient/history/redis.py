@@ -36,7 +36,7 @@ from jmsclient.history.redis_format import (
     to_carry_out,
     undecided,
 )
-from jmsclient.history.redis_servers import Connections, OneServer, Question, Servers, open_servers, receive, send
+from jmsclient.history.redis_servers import FAILURES, Connections, OneServer, Question, Servers, open_servers, receive, send
 from jmsclient.history.redis_watch import Confirming, Eviction, Loss, unavailable
 
 SCRIPT = Path(__file__).with_name("redis.lua").read_bytes()
@@ -93,7 +93,7 @@ class RedisHistory(DocumentHistory):
         try:
             refusal = self._refusal()
             policy = self._eviction.look()
-        except (redis.exceptions.RedisError, OSError):
+        except FAILURES:
             return
         if refusal is not None:
             raise ConfigurationError(refusal)
@@ -109,8 +109,7 @@ class RedisHistory(DocumentHistory):
         replies: list[Reply | None] = [None] * len(commands)
         for part, answers in zip(parts, self._call(lambda: self._evaluate(parts)), strict=True):
             now, mark = answers[0]
-            if mark:
-                self._loss.noticed(mark)
+            self._loss.noticed(part.mark, mark)
             for position, answer in zip(part.positions, answers[1:], strict=True):
                 replies[position] = reply_of(answer, int(now))
         return replies  # type: ignore[return-value]  # each position is in one part
@@ -243,7 +242,7 @@ class RedisHistory(DocumentHistory):
             raise HistoryUnavailableError(f"history {self._shown} is closed")
         try:
             return ask()
-        except (redis.exceptions.RedisError, OSError) as error:
+        except FAILURES as error:
             self._servers.moved()
             raise unavailable(self._shown, error) from error
 

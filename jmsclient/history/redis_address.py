@@ -105,7 +105,7 @@ def _parse(url: str, scheme: str, kind: str, operation_timeout: float) -> Addres
         service=service,
         confirm=confirm,
         settings=settings,
-        sentinel=_limited(sentinel, operation_timeout) if kind == "sentinel" else {},
+        sentinel=_limited(sentinel, operation_timeout / len(hosts)) if kind == "sentinel" else {},
         shown=f"redis {name}",
     )
 

@@ -23,6 +23,8 @@ from redis.sentinel import Sentinel
 from jmsclient.history.redis_address import Address
 
 Question = tuple[Any, ...]
+FAILURES = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException, OSError)
+"""What these raise where a server does not answer, or answers with an error. A cluster's own is no RedisError."""
 
 
 class Servers(ABC):
@@ -32,11 +34,11 @@ class Servers(ABC):
 
     @abstractmethod
     def pool(self, key: bytes | str) -> Any:
-        """The pool of connections to the server that has this key. Raises RedisError."""
+        """The pool of connections to the server that has this key. Raises one of FAILURES."""
 
     @abstractmethod
     def pools(self) -> list[Any]:
-        """One pool for each server that has keys. Raises RedisError."""
+        """One pool for each server that has keys. Raises one of FAILURES."""
 
     def moved(self) -> None:  # noqa: B027  where there is one server, there is nothing to look for
         """A server said that it has the key no longer, or did not answer: look again before the next question."""

@@ -70,7 +70,7 @@ class Eviction:
         return time.monotonic() >= self._due
 
     def look(self) -> str | None:
-        """The first policy that evicts, None where none does. Says what it finds, once. Raises RedisError and OSError."""
+        """The first policy that evicts, None where none does. Says what it finds, once. Raises one of FAILURES."""
         self._due = time.monotonic() + CHECK_INTERVAL
         policies = {self._policy(pool) for pool in self._connections.servers.pools()}
         evicting = next((policy for policy in sorted(policies - {None, "noeviction"}, key=str)), None)
@@ -110,12 +110,12 @@ class Loss:
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
-        self._seen = False
+        self._seen: set[str] = set()
 
-    def noticed(self, mark: int) -> None:
-        """`mark`: what the script said of the mark."""
+    def noticed(self, key: str, mark: int) -> None:
+        """`mark`: what the script said of the mark under this key."""
         if mark in (NEW, CHANGED):
-            known = self._seen or mark == CHANGED
+            known = key in self._seen or mark == CHANGED
             text = "restarted, failed over or was emptied, and may have lost entries" if known else "is new or was emptied"
             emit(
                 "history",
@@ -126,7 +126,7 @@ class Loss:
                 history=self._shown,
                 reason="changed" if known else "missing",
             )
-        self._seen = True
+        self._seen.add(key)
 
 
 def unavailable(shown: str, error: Exception) -> HistoryUnavailableError:

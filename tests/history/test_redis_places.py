@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import pytest
 import redis
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
+from jmsclient.events import Event
 from jmsclient.history import Claim, Complete, Park, State, open_history
 from jmsclient.history import redis as redis_history
 from jmsclient.history.redis import RedisHistory
@@ -255,13 +257,40 @@ def test_a_slot_that_moved_is_found_again(cluster: list[RedisProgram]) -> None:
         assert entry.state is State.COMPLETED
 
 
-def test_tr53_a_cluster_remembers_its_losses_once_a_trigger(cluster: list[RedisProgram]) -> None:
+def test_tr49_a_node_that_is_gone_is_a_history_that_does_not_answer_until_it_is_back(cluster: list[RedisProgram]) -> None:
+    with open_history(cluster_url(cluster), namespace="gone") as history:
+        assert isinstance(history, RedisHistory)
+        history.claim(T, "1", token="a")
+        port = history._servers.pool(history._keys.mark(T)).connection_kwargs["port"]
+        (node,) = [one for one in cluster if one.port == port]
+        node.stop()
+        for _ in range(3):
+            with pytest.raises(HistoryUnavailableError):
+                history.complete(T, "1", token="a")
+        node.start()
+        until_answered(history, Complete(trigger=T, id="1", token="a"))
+        assert not history.claim(T, "1").claimed
+    until(lambda: all(b"cluster_state:ok" in one.ask("CLUSTER", "INFO") for one in cluster))
+
+
+def test_tr49_a_cluster_that_is_not_there_is_a_history_that_does_not_answer() -> None:
+    with open_history("redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2") as history:
+        for call in (lambda: history.claim(T, "1"), lambda: history.lookup(T, "1"), history.in_doubt, history.statistics):
+            with pytest.raises(HistoryUnavailableError) as raised:
+                call()
+            assert "s3cret" not in str(raised.value)
+        history.check(strict=True)
+
+
+def test_tr53_a_cluster_remembers_its_losses_once_a_trigger(cluster: list[RedisProgram], events: list[Event]) -> None:
     with open_history(cluster_url(cluster), namespace="lost") as history:
         for trigger in TRIGGERS[:2]:
             assert not history.exchange([Claim(trigger=trigger, id="1", token="a", delivery_count=2)])[0].done
         trust(history)  # one trigger's
         assert history.exchange([Claim(trigger="mark", id="2", token="a", delivery_count=2)])[0].done
         assert not history.exchange([Claim(trigger=TRIGGERS[0], id="1", token="b", delivery_count=2)])[0].done
+    said = [event for event in events if event.name == "history_lost"]
+    assert [(event.fields["reason"], event.level) for event in said] == [("missing", logging.INFO)] * 3
 
 
 @pytest.mark.parametrize(
