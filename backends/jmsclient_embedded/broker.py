@@ -352,7 +352,12 @@ class Broker:
 
     def _close(self, outlet: Outlet, error: Exception) -> None:
         """The broker closes a receiver: nothing is pushed to it any more when its sink hears of it."""
-        self.steps.perform(lambda: self.closing.close_outlet(outlet, lambda: self._tell_closed(outlet, error)))
+
+        def close() -> None:
+            if not outlet.closing:  # it may have asked for more meanwhile, and have been refused that too
+                self.closing.close_outlet(outlet, lambda: self._tell_closed(outlet, error))
+
+        self.steps.perform(close)
 
     def _tell_closed(self, outlet: Outlet, error: Exception) -> None:
         self.steps.call(lambda: outlet.sink.closed(error))
