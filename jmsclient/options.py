@@ -130,7 +130,8 @@ class TriggerOptions:
     monitor_tries: int | None = None
     """How often the monitor is asked at most, a suspension; None: until it says True (TR-60)."""
     strict: bool = False
-    """Refuse to start where the history's store may forget by itself (TR-52), instead of a warning."""
+    """Instead of a warning, refuse to start where the history's store may forget by itself (TR-52), and dead-letter messages
+    that have no id, with the reason `no_id` (D05)."""
     max_outage: float = 3600.0
     """Seconds that the provider may be away; history_ttl has to cover it (TR-54)."""
 

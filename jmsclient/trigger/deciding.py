@@ -114,6 +114,10 @@ class Deciding:
             self._tell_no_id(message)
         if not checked or key is None:
             work = Work(arrival, message, key[0] if key else None, key[1] if key else None, new_token())
+            if checked and declaration.options.strict:
+                self._desk.keep(work)
+                self.failing.dead_letter(work, "no_id", None)
+                return
             self.decided(work, self._classify(work, None, has_history=False))
             return
         work = Work(arrival, message, key[0], key[1], new_token())
@@ -291,11 +295,12 @@ class Deciding:
         self._desk.counters.no_id += 1
         if not self._warned_no_id:  # once, not once a message (D05)
             self._warned_no_id = True
+            fate = "refused" if self._declaration.options.strict else "run without duplicate detection"
             emit(
                 "trigger",
                 "no_id",
                 f"trigger {self._declaration.name!r}: a message has neither a uuid property nor a message id; "
-                "such messages are run without duplicate detection",
+                f"such messages are {fate}",
                 level=logging.WARNING,
                 trigger=self._declaration.name,
             )

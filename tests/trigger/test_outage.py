@@ -14,6 +14,7 @@ from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, State, open_history
 from jmsclient.history.entries import Command, Complete
+from jmsclient.options import TriggerOptions
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger.delivery import ResolverRequest
@@ -265,6 +266,32 @@ def test_d05_messages_without_an_id_all_run_with_one_warning_and_no_record(
     entry = history.lookup(Q, "X", source="uuid")
     assert entry is not None
     assert entry.state is State.COMPLETED
+
+
+def test_d05_strict_refuses_messages_without_an_id_with_a_named_reason(
+    backend: ScriptedBackend, history: DocumentHistory, until: Until, events: list[Event]
+) -> None:
+    ran: list[str] = []
+    worker = Worker(backend.url, history=history)
+
+    @worker.trigger(Q, error_destination="queue:///errors", options=TriggerOptions(strict=True))
+    def orders(body: str) -> None:
+        ran.append(body)
+
+    with worker:
+        for text in ("1", "2"):
+            one = Message(text)
+            one.content.message_id = ""
+            backend.deliver(Q, one)
+        backend.deliver(Q, message("3", "X"))
+        until(lambda: len(backend.settlements) == 3)
+    assert ran == ["3"]
+    refused = backend.waiting("queue:///errors")
+    assert [one.body() for one in refused] == ["1", "2"]
+    assert [value for one in refused for name, value in one.properties().items() if name.endswith("reason")] == ["no_id", "no_id"]
+    (warning,) = [one for one in events if one.name == "no_id"]
+    assert "refused" in warning.text
+    assert history.statistics() == {"completed": 1}
 
 
 def test_tr49_resolver_needs_one(backend: ScriptedBackend) -> None:
