@@ -180,13 +180,13 @@ class EmbeddedAdministration(Administration):
     ) -> ManagementResult:
         done: list[str | None] = []
         refused: list[tuple[str | None, str]] = []
+        there: set[str | None] = set()
         for line in lines:
-            chosen = [
-                entry
-                for entry in _everything(line)
-                if (wanted is None or entry.content.message_id in wanted) and _selected(entry, selection)
-            ]
+            named = [entry for entry in _everything(line) if wanted is None or entry.content.message_id in wanted]
+            there.update(entry.content.message_id for entry in named)
+            chosen = [entry for entry in named if _selected(entry, selection)]
             free = [entry for entry in chosen if entry.state in MANAGEABLE]
+            free.sort(key=lambda entry: entry.sequence)  # whatever they wait for, they arrive in the order in which they were sent
             refused += [(entry.content.message_id, entry.shown_as) for entry in chosen if entry.state not in MANAGEABLE]
             if free:
                 line.queue.take_away(free)
@@ -194,7 +194,7 @@ class EmbeddedAdministration(Administration):
                 self._broker.granting.grant(line)  # the next of a unit of order may have become visible by that (IF-34)
                 done += [entry.content.message_id for entry in free]
         seen = {one for one, _ in refused} | set(done)
-        refused += [(one, "not there") for one in sorted(wanted or ()) if one not in seen]
+        refused += [(one, "not selected" if one in there else "not there") for one in sorted(wanted or ()) if one not in seen]
         return ManagementResult(done=tuple(done), refused=tuple(refused))
 
     def recover_stuck(self, owner_or_message: str, outcome: Outcome | str = "retry") -> int:

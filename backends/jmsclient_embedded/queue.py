@@ -445,6 +445,7 @@ class MessageQueue:
         everywhere = (self._ready.in_any_order(), self.units, self._timetable, self._paused.values())
         gone = [entry for place in everywhere for entry in place if entry.expires_at is not None and entry.expires_at <= wall]
         if gone:
+            gone.sort(key=lambda entry: entry.sequence)  # where they go on living, they keep their order
             self._withdraw(gone)
             self._end(gone, State.EXPIRED)
             self.expired += len(gone)

@@ -447,6 +447,8 @@ class Steps(BrokerMachine):
             self.then(_nothing)
         else:
             held = sorted((one.id, one.shown_as) for one in everything if one.state in ("send", "receive") and chosen(one))
+            picked = {one.id for one in everything if chosen(one)}
+            held = sorted(held + [(one, "not selected") for one in set(wanted or ()) - picked if what != "drain"])
             result = calls[what]()
             away = self.then(lambda: self.model.take_away(places, chosen, target if what == "move" else None))
             assert sorted(result.done) == sorted(ids_of(away)), f"IF-35: {result} but {ids_of(away)}"  # type: ignore[attr-defined]
