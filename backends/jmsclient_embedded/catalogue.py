@@ -230,12 +230,26 @@ class Catalogue:
 
     def delete(self, destination: Destination, discard: Callable[[Line], None]) -> None:
         """Remove a destination with all its messages. Raises IllegalStateError while somebody uses it."""
-        found = self.existing(destination)
-        lines = self.lines(destination)
-        if any(line.outlets or any(holder.held for holder in line.queue.holders.values()) for line in lines):
-            raise IllegalStateError(f"{destination.address} has consumers, or messages that are not acknowledged; close them first")
-        if any(line.queue.uncommitted for line in lines):
+        self._check_unused(destination)
+        if any(line.queue.uncommitted for line in self.lines(destination)):
             raise IllegalStateError(f"{destination.address} has messages of transactions that have not ended")
+        self._remove(destination, discard)
+
+    def delete_temporary(self, destination: Destination, discard: Callable[[Line], None], *, at_the_end: bool = False) -> None:
+        """The same for a temporary one, whatever others are about to send to it: that is gone when they commit. `at_the_end` of
+        its connection nobody else can use it."""
+        if destination.address not in self.temporary:
+            return
+        if not at_the_end:
+            self._check_unused(destination)
+        self._remove(destination, discard)
+
+    def _check_unused(self, destination: Destination) -> None:
+        if any(line.outlets or any(holder.held for holder in line.queue.holders.values()) for line in self.lines(destination)):
+            raise IllegalStateError(f"{destination.address} has consumers, or messages that are not acknowledged; close them first")
+
+    def _remove(self, destination: Destination, discard: Callable[[Line], None]) -> None:
+        found, lines = self.existing(destination), self.lines(destination)
         self._give_settings(found, [line.queue for line in lines], QueueSettings(), None)
         if isinstance(found, TopicRoute):
             for subscription in tuple(found.subscriptions.values()):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import get_ident
 
-from jmsclient.errors import IllegalStateError
 from jmsclient.selector import Selector
 from jmsclient.transport.contract import RELEASE, Receiver, Sink
 from jmsclient_embedded.admission import Admission
@@ -50,9 +49,7 @@ class Closing:
         selector: Selector | None = None,
         browses: bool = False,
     ) -> Outlet:
-        """Attach a receiver, without demand. Raises IllegalStateError in a session that closes."""
-        if group.closing:
-            raise IllegalStateError("this session is closed")
+        """Attach a receiver, without demand, in a session that is open."""
         number = next(self._granting.numbers)
         kind = "browser" if browses else "consumer"
         holder = Holder(line.queue, number, f"{kind}-{number}", selector, transacted=group.transaction is not None)

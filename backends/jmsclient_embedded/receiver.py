@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jmsclient.destination import Queue, Topic
-from jmsclient.errors import InvalidDestinationError, UnsupportedFeatureError
+from jmsclient.errors import IllegalStateError, InvalidDestinationError, UnsupportedFeatureError
 from jmsclient.selector import compile_selector
 from jmsclient.transport.contract import ACCEPT, Arrival, Outcome, Receiver, ReceiverSpec, Sink
+from jmsclient_embedded.catalogue import TEMPORARY
 from jmsclient_embedded.default_outcome import default_outcome
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Outlet
 from jmsclient_embedded.steps import Answer
+from jmsclient_embedded.topics import DURABLE
 
 if TYPE_CHECKING:
     from jmsclient_embedded.session import EmbeddedSession
@@ -59,13 +61,17 @@ class EmbeddedReceiver(Receiver):
         settings = self.outlet.line.settings
         self.default_read_ahead = settings.default_read_ahead
         self.error_destination = None if settings.error_destination is None else Queue(settings.error_destination)
-        if spec.kind in ("durable", "shared_durable"):
+        if spec.kind in DURABLE:
             broker.flush(deadline)
 
     def _line(self, spec: ReceiverSpec) -> Line:
         broker, transport = self._broker, self._session.transport
+        if self._session.group.closing:
+            raise IllegalStateError("this session is closed")
         broker.catalogue.check_receiver(spec.destination, transport)
         if isinstance(spec.destination, Topic):
+            if spec.kind in DURABLE and spec.destination.name.startswith(TEMPORARY):
+                raise InvalidDestinationError(f"{spec.destination.address}: a temporary topic has no durable subscriptions")
             return broker.topics.subscribe(spec, transport.client_id, transport)
         return broker.granting.line(spec.destination.name)
 

@@ -100,7 +100,7 @@ class Redirecting:
         """Take them off the store where they were and put them on `target`, in one transaction."""
         self._writing.delete([entry for entry, _ in moving])
         for entry, content in moving:
-            stored = entry.stored and target.stored
+            stored = entry.persistent and target.stored and self._writing.store is not None
             copy = Entry(self._next_sequence(), content, stored=stored)
             if stored:
                 self._writing.transfer(target, copy)

@@ -91,11 +91,7 @@ class EmbeddedSession(TransportSession):
         self.check_open()
         catalogue = self.broker.catalogue
 
-        def delete() -> None:
-            if destination.address in catalogue.temporary:
-                catalogue.delete(destination, self.broker.discard_all)
-
-        self.broker.steps.ask(delete, deadline)
+        self.broker.steps.ask(lambda: catalogue.delete_temporary(destination, self.broker.discard_all), deadline)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

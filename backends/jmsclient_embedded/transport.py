@@ -164,4 +164,4 @@ def _end(broker: Broker, transport: EmbeddedTransport) -> None:
     if transport.client_id is not None:
         broker.client_ids.discard(transport.client_id)
     for address in broker.catalogue.temporary_of(transport):
-        broker.catalogue.delete(parse_destination(address), broker.discard_all)
+        broker.catalogue.delete_temporary(parse_destination(address), broker.discard_all, at_the_end=True)
