@@ -9,7 +9,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jmsclient import errors
@@ -168,6 +168,10 @@ JSON = st.recursive(
 )
 
 
+@example({"choice": []})
+@example({"record": ["Outcome", []]})
+@example({"tuple": 1})
+@example(["SendError", [1, 2, 3, 4, 5, 6]])
 @given(JSON)
 def test_any_json_is_a_value_or_a_protocol_error(data: Any) -> None:
     for read in (from_json, error_from_json):

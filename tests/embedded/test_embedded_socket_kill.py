@@ -48,7 +48,7 @@ def send(*bodies):
     session.open_sender(Queue("q"), None).send(messages, room_deadline=None, confirm_timeout=None)
 
 def say(text):
-    print(text, flush=True)
+    os.write(1, f"{text}\\n".encode())
 
 def killed():
     os.kill(os.getpid(), 9)
@@ -68,13 +68,28 @@ def holder(store: Path) -> Iterator[Client]:
 
 def start(store: Path, program: str, attach: bool) -> subprocess.Popen[str]:
     url = f"embedded:?store={store}{'&attach=yes' if attach else ''}"
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", PROLOGUE + program, url],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    _started.append(process)
+    return process
+
+
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _ended() -> Iterator[None]:
+    """No process outlives its test."""
+    yield
+    for process in _started:
+        process.kill()
+        process.communicate()
+    _started.clear()
 
 
 def heard(process: subprocess.Popen[str], text: str) -> str:
@@ -93,7 +108,7 @@ def finish(process: subprocess.Popen[str]) -> int:
 
 TAKE_FOUR = """
 receiver.request(4)
-sink.full.wait(10)
+sink.full.wait(60)
 hand(sink.got[0])
 receiver.settle([sink.got[1]], ACCEPT)
 session.flush(None)
@@ -115,7 +130,7 @@ def test_if_11_the_last_word_of_a_killed_process_is_heard(holder: Client, store:
     holder.send("a", "b", "c", "d")
     for deliveries in range(1, 4):
         process = start(
-            store, "receiver.request(4)\nsink.full.wait(10)\nreceiver.handing_over(sink.got[:1])\nkilled()", attach=True
+            store, "receiver.request(4)\nsink.full.wait(60)\nreceiver.handing_over(sink.got[:1])\nkilled()", attach=True
         )
         assert finish(process) == -signal.SIGKILL
         wait_until(lambda: holder.shown() == [("visible", deliveries)] + [("visible", 0)] * 3)  # noqa: B023
@@ -182,7 +197,6 @@ def test_two_that_come_at_the_same_time_share_the_store(store: Path) -> None:
 FORK = """
 child = os.fork()
 if child == 0:
-    say('child')
     time.sleep(60)
     os._exit(0)
 """
@@ -191,7 +205,7 @@ if child == 0:
 def test_if_40_a_child_of_an_attached_process_does_not_keep_its_messages(holder: Client, store: Path) -> None:
     """The child has a copy of the socket, which would hide the death of its parent."""
     holder.send("a", "b", "c", "d")
-    program = f"receiver.request(4)\nsink.full.wait(10)\nhand(sink.got[0])\n{FORK}\nsay(f'parent of {{child}}')\nkilled()"
+    program = f"receiver.request(4)\nsink.full.wait(60)\nhand(sink.got[0])\n{FORK}\nsay(f'parent of {{child}}')\nkilled()"
     process = start(store, program, attach=True)
     child = int(heard(process, "parent of").split()[-1])
     try:
@@ -225,7 +239,7 @@ def test_if_40_in_the_child_an_attached_connection_is_dead_and_says_so(holder: C
     holder.send("a", "b", "c", "d")
     program = """
 receiver.request(4)
-sink.full.wait(10)
+sink.full.wait(60)
 child = os.fork()
 if child == 0:
     code = 1

@@ -62,7 +62,7 @@ def from_json(data: Any) -> Any:
         return _READERS[what](inner)
     except ProtocolError:
         raise
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ProtocolError(f"a value that is none: {error!r}"[:200]) from error
 
 
@@ -99,7 +99,7 @@ def error_from_json(data: Any) -> Exception:
     try:
         name, arguments = data
         error: Exception = _ERRORS[name](*[from_json(one) for one in arguments])
-    except (TypeError, ValueError, KeyError) as wrong:
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as wrong:
         raise ProtocolError(f"an error that is none: {wrong!r}"[:200]) from wrong
     return error
 
