@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count, islice
 
@@ -26,6 +26,16 @@ def connection(parameters: str = "") -> Iterator[Connection]:
     """A connection to an embedded broker that nothing else uses."""
     with jmsclient.connect(f"embedded:bench-{next(_brokers)}{parameters}") as made:
         yield made
+
+
+def fill(made: Connection, bodies: Iterable[str]) -> None:
+    """Put these on the queue, and return when they are there: what the main thread sends may still be on its way."""
+
+    def send() -> float:
+        made.create_session().create_producer("queue:///bench", persistent=False).send_many(bodies)
+        return 0.0
+
+    on_a_thread(send)
 
 
 # -- between two threads ----------------------------------------------------------------------------------------------------------
@@ -88,7 +98,7 @@ def send_many_iterate(size: Size) -> float:
 def _receive_all(size: Size, open_consumer: Callable[[Connection], MessageConsumer]) -> float:
     """Messages a second out of a queue that is full."""
     with connection() as made:
-        made.create_session().create_producer("queue:///bench", persistent=False).send_many([BODY] * size.messages)
+        fill(made, [BODY] * size.messages)
 
         def receive() -> float:
             consumer = open_consumer(made)
@@ -125,7 +135,7 @@ def pull(size: Size) -> float:
 def iterate_consumer(size: Size) -> float:
     """Seconds a message of `for message in consumer: message.body`, out of a full queue."""
     with connection() as made:
-        made.create_session().create_producer("queue:///bench", persistent=False).send_many([BODY] * size.messages)
+        fill(made, [BODY] * size.messages)
 
         def iterate() -> float:
             messages = islice(made.create_session().create_consumer("queue:///bench"), size.messages)
@@ -140,7 +150,7 @@ def iterate_consumer(size: Size) -> float:
 def iterate_deque(size: Size) -> float:
     """Seconds a message of the same loop over a deque of the same objects, whose bodies nobody has read either."""
     with connection() as made:
-        made.create_session().create_producer("queue:///bench", persistent=False).send_many([BODY] * size.messages)
+        fill(made, [BODY] * size.messages)
 
         def iterate() -> float:
             messages = deque(islice(made.create_session().create_consumer("queue:///bench"), size.messages))

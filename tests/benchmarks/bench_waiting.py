@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench_embedded import BODY, connection
+from bench_embedded import BODY, connection, fill
 from bench_pairs import Ratio, Size, on_a_thread
 
 from jmsclient import Connection
@@ -68,7 +68,7 @@ def _cost(waiting: int, cycles: int, beside: Beside) -> float:
     """Seconds a message, sent and received while `waiting` wait."""
     with connection() as made, _beside(made, beside):
         producer = made.create_session().create_producer("queue:///bench", persistent=False)
-        producer.send_many(_body(number) for number in range(waiting))
+        fill(made, map(_body, range(waiting)))
 
         def cycle() -> float:
             consumer = made.create_session().create_consumer("queue:///bench")
@@ -133,10 +133,9 @@ def _resident() -> int:
 def _fill_and_tell(waiting: int) -> None:
     """In a process of its own: print the bytes each message takes beyond its body."""
     with connection() as made:
-        producer = made.create_session().create_producer("queue:///bench", persistent=False)
-        producer.send_many([BODY] * 100)
+        fill(made, [BODY] * 100)
         before = _resident()
-        producer.send_many(_body(number) for number in range(waiting))
+        fill(made, map(_body, range(waiting)))
         print((_resident() - before) / waiting - sys.getsizeof(BODY))
 
 
