@@ -132,7 +132,7 @@ class Client:
             return  # its session has ended, and took everything back
         served.receiver.settle(served.take(tags), from_json(outcome))
         if served.closed_by_client and not served.unsettled:
-            del self._receivers[receiver]
+            self._receivers.pop(receiver, None)  # or close_receiver has just done so
 
     def _tell_seen(self, *, receiver: int, tags: list[int], seen: bool) -> None:
         served = self._receivers.get(receiver)
