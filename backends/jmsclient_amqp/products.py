@@ -41,6 +41,8 @@ class Product:
     """The count in the header is to be believed."""
     answers_close: bool = True
     """A closed link is closed by it too; otherwise it only detaches."""
+    session_per_receiver: bool = False
+    """What was on its way when a link was closed comes back only when the session ends: so each receiver has its own."""
     durable_queues: bool = False
     """A queue lives on where the terminus says so, and is otherwise gone with a restart."""
     temporary: bool = True
@@ -120,6 +122,7 @@ RABBITMQ_3: Final = Product(
     modified=False,
     first_acquirer=True,
     answers_close=False,
+    session_per_receiver=True,
     durable_queues=True,
     temporary=False,
 )

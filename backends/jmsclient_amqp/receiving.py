@@ -28,7 +28,7 @@ from jmsclient.transport.contract import RETRY, Arrival, Outcome, Receiver, Rece
 from jmsclient_amqp.content import AmqpContent
 from jmsclient_amqp.engine.library import MODIFIED
 from jmsclient_amqp.engine.library import RELEASED as RELEASED_CODE
-from jmsclient_amqp.engine.links import Disposition, ReceivingLink
+from jmsclient_amqp.engine.links import Disposition, ReceivingLink, SessionHandle
 from jmsclient_amqp.header import Header, expiry
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.outcomes import ACCEPT, RELEASE, disposition_of, refused
@@ -77,6 +77,7 @@ class AmqpReceiver(Receiver):
         self._link_name: str | None = None
         self._durable = spec.kind in ("durable", "shared_durable")
         self._keeps_returned = session.product.keeps_returned
+        self._own: SessionHandle | None = None  # where a link needs a session of its own
         self._returned = False
         self._owed = 0  # demand that came while the link was away
         self._drainable = session.transport.capabilities.drain != "no"
@@ -123,14 +124,17 @@ class AmqpReceiver(Receiver):
             durable_queue=self._product.durable_queues,
         )
         pre_settled = spec.pre_settled or spec.kind == "browse"
-        self.link = self._session.handle.receiver(name, source, local(name), pre_settled=pre_settled, first_number=first_number)
+        handle = self._session.handle
+        if self._product.session_per_receiver:
+            handle = self._own = self._transport.engine.session()
+        self.link = handle.receiver(name, source, local(name), pre_settled=pre_settled, first_number=first_number)
 
     def _look_at_attach(self, attaching: Answer[None]) -> None:
         link = self.link
         if link.remote_closed:
             self._end(link_refused(self._what, link.remote_condition, selector=self.spec.selector is not None))
             link.close()
-            link.free()
+            self._free()
         elif link.remote_open and not link.refused:
             missing = wanted_filters(self.spec) - link.remote_filters
             if missing:
@@ -180,10 +184,19 @@ class AmqpReceiver(Receiver):
         """New bytes have been processed (I/O thread)."""
         link = self.link
         if self._attaching is not None:
-            self._look_at_attach(self._attaching)
+            if self._own is not None and self._own.remote_closed:
+                error = link_refused(self._what, self._own.remote_condition)
+                self._own.close()
+                self._end(error)
+                self._free()
+            else:
+                self._look_at_attach(self._attaching)
             return
         if self._phase is Phase.REATTACHING:
             self._look_at_reattach()
+            return
+        if self._own is not None and self._own.remote_closed:
+            self._closed_by_peer_or_us()
             return
         taken = link.take()
         if taken.messages:
@@ -373,14 +386,21 @@ class AmqpReceiver(Receiver):
         if self._durable:  # to close it would delete the subscription
             self._transport.expect_detach(self.link.address, self._detached)
             self.link.detach()
-            return
-        if not self._product.answers_close:
-            self._transport.expect_detach(self.link.address, self._detached)
-        self.link.close()
+        elif self._own is not None:
+            self._own.close()
+        else:
+            self.link.close()
+
+    def _free(self) -> None:
+        if self._own is not None:
+            self._own.free()
+            self._own = None
+        else:
+            self.link.free()
 
     def _detached(self) -> None:
         self.link.forget()
-        self.link.free()
+        self._free()
         self._end(link_lost(self._what, None))
 
     def _detach_now(self, *_: Any) -> None:
@@ -393,12 +413,15 @@ class AmqpReceiver(Receiver):
             self._reattach()
             return
         asked = self._phase is Phase.DETACHING
-        error = link_lost(self._what, self.link.remote_condition)
+        condition = self._own.remote_condition if self._own is not None else None
+        error = link_lost(self._what, condition or self.link.remote_condition)
         if not asked:
             self.link.close()
+            if self._own is not None:
+                self._own.close()
         self._held.clear()
         self.link.forget()
-        self.link.free()
+        self._free()
         self._end(error)
         if not asked and not self._closed:
             self._sink.closed(error)
@@ -430,6 +453,13 @@ class AmqpReceiver(Receiver):
                 self._settle(arrivals, disposition_of(outcome, modified=modified))
         for arrival in held:
             arrival.settled = True
+        if self._own is not None and self._phase not in (Phase.DETACHING, Phase.GONE):
+            self._detach()
+
+    @property
+    def apart(self) -> bool:
+        """It has a session of its own, which has not ended."""
+        return self._own is not None
 
     def lost(self, error: JmsClientError, *, alone: bool) -> None:
         """The session or the connection has ended. `alone`: the connection lives on, so nobody else tells the sink."""

@@ -218,7 +218,7 @@ class AmqpSession(TransportSession):
             beginning.give(None)
         if self._ending is not None and not self.over:
             self._end_when_quiet()
-        if not self.over and self.handle.remote_closed:
+        if not self.over and self.handle.remote_closed and not (self._ended and any(one.apart for one in self._receivers)):
             self._ended_by_peer_or_us()
 
     def _end(self, answer: Answer[None], _: Any) -> None:

@@ -49,7 +49,7 @@ class AmqpBackend(Backend):
         try:
             transport = AmqpTransport(settings, endpoint, listener)
             loop = transport.loop = Loop(
-                connection, transport.engine, endpoint.clock, transport, f"jmsclient-amqp-{settings.host}:{settings.port}"
+                connection, transport.engine, endpoint.clock, transport, f"jmsclient-amqp-io-{settings.host}:{settings.port}"
             )
         except BaseException:
             connection.close()

@@ -10,7 +10,7 @@ import pytest
 
 from jmsclient.destination import Queue
 from jmsclient.message import MessageKind, PlainContent
-from jmsclient.testing.trial import RecordingListener, RecordingSink
+from jmsclient.testing.conformance import RecordingListener, RecordingSink
 from jmsclient.transport.contract import Arrival, Receiver, ReceiverSpec, Transport, TransportSession
 from jmsclient.transport.registry import find_backend, parse_url
 

@@ -1,0 +1,478 @@
+"""What real brokers do with it: one table of tests, asked by capability, over every broker."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import jmsclient
+from jmsclient import AcknowledgeMode, Connection
+from jmsclient.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    InvalidDestinationError,
+    InvalidSelectorError,
+    JmsClientError,
+    ResourceAllocationError,
+    SendError,
+    TransactionRolledBackError,
+    UnsupportedFeatureError,
+)
+from jmsclient.message import Message, MessageKind
+
+pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
+pytestmark = pytest.mark.real
+
+BROKERS = ["artemis", "broker_j", "classic", "rabbitmq"]
+PATIENCE = 10.0
+
+
+@pytest.fixture(params=BROKERS, scope="module")
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[Connection]:
+    with jmsclient.connect(url, client_id=f"live-{secrets.token_hex(4)}") as one:
+        yield one
+
+
+@pytest.fixture
+def queue() -> str:
+    return f"queue:///live.{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def topic(connection: Connection) -> str:
+    """One that exists where topics have to."""
+    number = secrets.randbelow(20)
+    return f"topic:///topic.{number}"
+
+
+def needs(connection: Connection, *capabilities: str) -> bool:
+    """Whether it has them all; a test then goes on, or checks that the lack is named."""
+    return all(getattr(connection.capabilities, one) for one in capabilities)
+
+
+def bodies(consumer: Any, count: int) -> list[Any]:
+    found = []
+    for _ in range(count):
+        message = consumer.receive(PATIENCE)
+        assert message is not None, f"only {found} came"
+        found.append(message.body)
+    return found
+
+
+# -- who is there -------------------------------------------------------------------------------------------------------
+
+
+def test_if_29_the_product_decides_the_capabilities(connection: Connection) -> None:
+    product = connection.metadata.provider_name.lower()
+    rows = {
+        "apache-activemq-artemis": {"transactions": True, "reject": "dead_letter", "drain": "yes", "delayed_delivery": True},
+        "apache qpid broker-j core": {"transactions": True, "reject": "until_limit", "drain": "yes", "delayed_delivery": False},
+        "activemq": {"transactions": True, "reject": "dead_letter", "drain": "may_miss", "shared_subscriptions": False},
+        "rabbitmq": {"transactions": False, "selectors": False, "browse": False, "drain": "no", "delivery_count": "derived"},
+    }
+    assert product in rows
+    for name, value in rows[product].items():
+        assert getattr(connection.capabilities, name) == value, name
+
+
+def test_a_wrong_password(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="user name and password") as caught:
+        jmsclient.connect(url, password="wrong-one")
+    assert "wrong-one" not in str(caught.value)
+
+
+# -- messages -----------------------------------------------------------------------------------------------------------
+
+SENT: list[tuple[Any, MessageKind]] = [
+    ("größe", MessageKind.TEXT),
+    ("", MessageKind.TEXT),
+    (b"\x00\xff" * 300, MessageKind.BYTES),
+    ({"a": 1, "b": 0.5, "c": True, "d": "x", "e": b"\x01", "f": None, "g": -(1 << 60)}, MessageKind.MAP),
+    ([1, "x", None, 2.5, b"\x02", False], MessageKind.STREAM),
+    (None, MessageKind.MESSAGE),
+]
+
+
+def test_c04_every_kind_there_and_back(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    producer = session.create_producer(queue, priority=7)
+    properties: dict[str, Any] = {"n": 1, "x": 1.5, "t": "é", "yes": True}
+    for body, _ in SENT:
+        producer.send(body, properties=properties, correlation_id="c", reply_to="queue:///back", type="t")
+    producer.send(Message(b"\xac\xed", kind=MessageKind.OBJECT))
+    consumer = session.create_consumer(queue)
+    for body, kind in SENT:
+        message = consumer.receive(PATIENCE)
+        assert message is not None
+        assert (message.kind, message.body) == (kind, body)
+        assert dict(message.properties) == properties
+        assert (message.correlation_id, str(message.reply_to), message.type) == ("c", "queue:///back", "t")
+        assert (message.priority, message.persistent, message.redelivered) == (7, True, False)
+        assert str(message.destination) == queue
+    serialized = consumer.receive(PATIENCE)
+    assert serialized is not None
+    assert (serialized.kind, serialized.body) == (MessageKind.OBJECT, b"\xac\xed")
+
+
+def test_c12_large_messages_with_small_ones_behind(url: str, queue: str) -> None:
+    large = secrets.token_bytes(5 << 20)
+    with jmsclient.connect(f"{url}{'&' if '?' in url else '?'}max_frame_bytes=16384", request_timeout=60.0) as connection:
+        session = connection.create_session()
+        producer = session.create_producer(queue)
+        for body in (large, b"small", b"small"):
+            producer.send(body)
+        consumer = session.create_consumer(queue)
+        found = [consumer.receive(30) for _ in range(3)]
+    assert [None if one is None else one.delivery_count for one in found] in ([1, 1, 1], [-1, -1, -1])
+    digests = [hashlib.sha256(one.body).hexdigest() if one is not None else None for one in found]  # type: ignore[arg-type]
+    assert digests == [hashlib.sha256(body).hexdigest() for body in (large, b"small", b"small")]
+
+
+def test_many_messages_in_order(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    session.create_producer(queue, persistent=False).send_many(str(number) for number in range(3000))
+    consumer = session.create_consumer(queue, prefetch=100)
+    assert bodies(consumer, 3000) == [str(number) for number in range(3000)]
+    assert consumer.receive(0.0) is None or connection.capabilities.drain != "yes"
+
+
+def test_r02_a_message_that_expires_is_never_handed_over(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    producer.send("dead", time_to_live=0.2)
+    message_id = producer.send("alive", time_to_live=60)
+    time.sleep(0.3)  # the life of a message is what passes here
+    message = session.create_consumer(queue).receive(PATIENCE)
+    assert message is not None
+    assert (message.body, message.message_id) == ("alive", message_id)
+    assert message.expiration is not None
+    assert time.time() < message.expiration < time.time() + 61
+
+
+# -- counts and settlement ----------------------------------------------------------------------------------------------
+
+
+def test_r01_recover_is_seen_as_a_redelivery(connection: Connection, queue: str) -> None:
+    session = connection.create_session(AcknowledgeMode.CLIENT)
+    session.create_producer(queue).send("again")
+    consumer = session.create_consumer(queue)
+    first = consumer.receive(PATIENCE)
+    assert first is not None
+    session.recover()
+    second = consumer.receive(PATIENCE)
+    assert second is not None
+    second.acknowledge()
+    counts = (first.delivery_count, second.delivery_count)
+    if connection.capabilities.delivery_count == "none":
+        assert counts == (-1, -1)
+    else:
+        assert counts == (1, 2)
+        assert (first.redelivered, second.redelivered) == (False, True)
+
+
+def test_s03_a_limit_of_the_broker_is_reached_by_failed_attempts(url: str) -> None:
+    queue = f"queue:///max3.{secrets.token_hex(6)}"
+    with jmsclient.connect(url) as connection:
+        if connection.metadata.provider_name not in ("apache-activemq-artemis", "Apache Qpid Broker-J Core"):
+            return  # the others have no limit of their own over this protocol
+        session = connection.create_session(AcknowledgeMode.CLIENT)
+        sent = session.create_producer(queue).send("poison")
+        consumer = session.create_consumer(queue)
+        for attempt in (1, 2, 3):
+            message = consumer.receive(PATIENCE)
+            assert message is not None
+            assert message.delivery_count == attempt
+            session.recover()
+        assert consumer.receive(0.0) is None
+        dead = session.create_consumer("queue:///DLQ")
+        while (message := dead.receive(PATIENCE)) is not None and message.message_id != sent:
+            message.acknowledge()
+        assert message is not None
+        message.acknowledge()
+
+
+def test_unread_messages_go_back_when_a_consumer_closes(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    session.create_producer(queue).send_many(str(number) for number in range(50))
+    with session.create_consumer(queue, prefetch=20) as first:
+        assert bodies(first, 3) == ["0", "1", "2"]
+    left = session.create_consumer(queue)
+    found = [left.receive(PATIENCE) for _ in range(47)]
+    assert sorted(int(str(one.body)) for one in found if one is not None) == list(range(3, 50))
+    if connection.capabilities.release_without_count:
+        assert [one.delivery_count for one in found if one is not None] == [1] * 47
+
+
+def test_s01_at_most_once(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    session.create_producer(queue, persistent=False).send_many(str(number) for number in range(20))
+    consumer = session.create_consumer(queue, prefetch=5, at_most_once=True)
+    assert bodies(consumer, 20) == [str(number) for number in range(20)]
+    with pytest.raises(ConfigurationError):
+        connection.create_session(AcknowledgeMode.CLIENT).create_consumer(queue, at_most_once=True)
+
+
+# -- what not every broker can ------------------------------------------------------------------------------------------
+
+
+def test_selectors(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    producer = session.create_producer(queue)
+    for number in range(4):
+        producer.send(str(number), properties={"n": number})
+    if not needs(connection, "selectors"):
+        with pytest.raises(UnsupportedFeatureError, match="selector"):
+            session.create_consumer(queue, "n > 1")
+        return
+    with session.create_consumer(queue, "n > 1 AND JMSDeliveryMode = 'PERSISTENT'") as consumer:
+        assert bodies(consumer, 2) == ["2", "3"]
+    with pytest.raises(InvalidSelectorError):
+        session.create_consumer(queue, "n >")
+    assert bodies(session.create_consumer(queue), 2) == ["0", "1"]
+
+
+def test_browsing(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    session.create_producer(queue).send_many(str(number) for number in range(30))
+    if not needs(connection, "browse"):
+        with pytest.raises(UnsupportedFeatureError, match="browse"):
+            session.create_browser(queue)
+        return
+    for _ in range(2):
+        assert [message.body for message in session.create_browser(queue)] == [str(number) for number in range(30)]
+    assert bodies(session.create_consumer(queue), 30) == [str(number) for number in range(30)]
+
+
+def test_if_28_transactions(connection: Connection, queue: str) -> None:
+    if not needs(connection, "transactions"):
+        with pytest.raises(UnsupportedFeatureError, match="no transactions"):
+            connection.create_session(AcknowledgeMode.TRANSACTED)
+        return
+    session = connection.create_session(AcknowledgeMode.TRANSACTED)
+    watcher = connection.create_session()
+    producer = session.create_producer(queue)
+    producer.send("one")
+    seen = watcher.create_consumer(queue)
+    assert seen.receive(0.0) is None
+    session.rollback()
+    producer.send("two")
+    session.commit()
+    assert bodies(seen, 1) == ["two"]
+    seen.close()
+    producer.send("three")
+    session.commit()
+    consumer = session.create_consumer(queue)
+    for count in (1, 2):
+        message = consumer.receive(PATIENCE)
+        assert message is not None
+        assert message.body == "three"
+        assert message.delivery_count in (count, -1)
+        producer.send("answer")
+        if count == 1:
+            session.rollback()
+    session.commit()
+    assert bodies(consumer, 1) == ["answer"], "of both answers only the committed one is there"
+    session.commit()
+    assert consumer.receive(0.0) is None
+
+
+def test_topics(connection: Connection, topic: str) -> None:
+    session = connection.create_session()
+    producer = session.create_producer(topic)
+    producer.send("nobody listens")
+    first, second = session.create_consumer(topic), session.create_consumer(topic)
+    producer.send("news")
+    for consumer in (first, second):
+        message = consumer.receive(PATIENCE)
+        assert message is not None
+        assert (message.body, str(message.destination)) == ("news", topic)
+
+
+def test_durable_subscriptions(connection: Connection, topic: str) -> None:
+    session = connection.create_session()
+    name = f"sub-{secrets.token_hex(4)}"
+    if not needs(connection, "durable_subscriptions"):
+        with pytest.raises(UnsupportedFeatureError, match="durable"):
+            session.create_durable_consumer(topic, name)
+        return
+    producer = session.create_producer(topic)
+    session.create_durable_consumer(topic, name).close()
+    producer.send("kept")
+    consumer = session.create_durable_consumer(topic, name)
+    with pytest.raises(jmsclient.errors.IllegalStateError):
+        session.unsubscribe(name)
+    assert bodies(consumer, 1) == ["kept"]
+    consumer.close()
+    session.unsubscribe(name)
+    with pytest.raises(InvalidDestinationError):
+        session.unsubscribe(name)
+    producer.send("lost")
+    with session.create_durable_consumer(topic, name) as again:
+        assert again.receive(0.0) is None
+    session.unsubscribe(name)
+
+
+def test_shared_subscriptions(connection: Connection, topic: str) -> None:
+    session = connection.create_session()
+    name = f"shared-{secrets.token_hex(4)}"
+    if not needs(connection, "shared_subscriptions"):
+        with pytest.raises(UnsupportedFeatureError, match="shared"):
+            session.create_shared_consumer(topic, name)
+        return
+    consumers = [session.create_shared_consumer(topic, name, prefetch=2) for _ in range(2)]
+    producer = session.create_producer(topic)
+    for number in range(10):
+        producer.send(str(number))
+    found: list[Any] = []
+    end = time.monotonic() + PATIENCE
+    while len(found) < 10 and time.monotonic() < end:
+        found += [message.body for consumer in consumers if (message := consumer.receive(0.05)) is not None]
+    assert sorted(found) == [str(number) for number in range(10)], "each message once"
+
+
+def test_temporary_queues(connection: Connection) -> None:
+    session = connection.create_session()
+    if connection.metadata.provider_name == "RabbitMQ":
+        with pytest.raises(UnsupportedFeatureError, match="temporary"):
+            session.create_temporary_queue()
+        return
+    temporary = session.create_temporary_queue()
+    consumer = session.create_consumer(temporary)
+    session.create_producer(temporary).send("answer")
+    assert bodies(consumer, 1) == ["answer"]
+    with pytest.raises(jmsclient.errors.IllegalStateError):
+        temporary.delete()
+    consumer.close()
+    temporary.delete()
+    temporary.delete()
+
+
+def test_delayed_delivery(connection: Connection, queue: str) -> None:
+    session = connection.create_session()
+    if not needs(connection, "delayed_delivery"):
+        with pytest.raises(UnsupportedFeatureError, match="later"):
+            session.create_producer(queue, delivery_delay=1.0)
+        return
+    consumer = session.create_consumer(queue)
+    start = time.monotonic()
+    session.create_producer(queue, delivery_delay=0.5).send("later")
+    assert bodies(consumer, 1) == ["later"]
+    assert time.monotonic() - start >= 0.45
+
+
+def test_a_client_of_one_thread_a_session(connection: Connection, queue: str) -> None:
+    """Sessions of one connection work at the same time and share its one I/O thread."""
+    found: list[list[Any]] = [[], []]
+
+    def take(number: int) -> None:
+        session = connection.create_session()
+        with session.create_consumer(queue, prefetch=10) as consumer:
+            while len(found[0]) + len(found[1]) < 200:
+                message = consumer.receive(0.1)
+                if message is not None:
+                    found[number].append(message.body)
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    connection.create_session().create_producer(queue).send_many(str(number) for number in range(200))
+    for thread in threads:
+        thread.join(30)
+    assert sorted(map(int, found[0] + found[1])) == list(range(200))
+    assert len([thread for thread in threading.enumerate() if thread.name.startswith("jmsclient-amqp-io")]) == 1
+
+
+# -- refusals and faults, on Artemis ------------------------------------------------------------------------------------
+
+
+def test_no_such_queue_and_no_rights(artemis_url: str) -> None:
+    with jmsclient.connect(artemis_url) as connection:
+        session = connection.create_session()
+        with pytest.raises(InvalidDestinationError, match=r"absent\.queue"):
+            session.create_consumer("queue:///absent.queue")
+        with pytest.raises(ConfigurationError, match="right"):
+            session.create_consumer("queue:///forbidden.queue")
+        with pytest.raises((ConfigurationError, SendError)):
+            session.create_producer("queue:///forbidden.queue").send("x")
+        session.create_consumer("queue:///live.still")
+
+
+def test_o07_a_full_address_withholds_credit(artemis_url: str) -> None:
+    queue = f"queue:///full.{secrets.token_hex(4)}"
+    with jmsclient.connect(artemis_url) as connection:
+        session = connection.create_session()
+        producer = session.create_producer(queue, send_timeout=0.5, persistent=False)
+        error: JmsClientError | None = None
+        for _ in range(3000):
+            start = time.monotonic()
+            try:
+                producer.send(b"x" * 1000)
+            except (ResourceAllocationError, SendError) as caught:
+                error = caught
+                break
+        assert isinstance(error, ResourceAllocationError)
+        assert 0.4 < time.monotonic() - start < 2.0
+
+
+def test_o06_a_broker_that_is_killed_and_started_again(artemis: Any) -> None:
+    queue = f"queue:///live.{secrets.token_hex(6)}"
+    heard: list[Exception] = []
+    with jmsclient.connect(artemis.url) as connection:
+        connection.exception_listener = heard.append
+        session = connection.create_session()
+        session.create_producer(queue).send_many(str(number) for number in range(10))
+        consumer = session.create_consumer(queue)
+        assert bodies(consumer, 3) == ["0", "1", "2"]
+        artemis.kill()
+        with pytest.raises(JmsClientError):
+            bodies(consumer, 1000)
+        assert isinstance(connection.failure, ConnectionLostError)
+    artemis.start()
+    with jmsclient.connect(artemis.url) as connection:
+        consumer = connection.create_session().create_consumer(queue)
+        found = [message.body for message in iter(lambda: consumer.receive(1.0), None)]
+    assert found[-7:] == ["3", "4", "5", "6", "7", "8", "9"]
+
+
+def test_o04_a_broker_that_is_frozen_is_noticed(artemis: Any) -> None:
+    with jmsclient.connect(f"{artemis.url}?idle_timeout=2") as connection:
+        consumer = connection.create_session().create_consumer("queue:///live.frozen")
+        artemis.send_signal(signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(ConnectionLostError, match="idle time-out"):
+                consumer.receive(PATIENCE)
+            assert time.monotonic() - start < 4.0
+        finally:
+            artemis.send_signal(signal.SIGCONT)
+
+
+def test_s08_a_connection_lost_before_the_commit(artemis: Any) -> None:
+    from jmsclient_amqp.transport import cut
+
+    queue = f"queue:///live.{secrets.token_hex(6)}"
+    with jmsclient.connect(artemis.url) as connection:
+        session = connection.create_session(AcknowledgeMode.TRANSACTED)
+        session.create_producer(queue).send("never")
+        cut(connection.transport)
+        end = time.monotonic() + PATIENCE
+        while connection.failure is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        with pytest.raises(TransactionRolledBackError):
+            session.commit()
+        session.rollback()
+    with jmsclient.connect(artemis.url) as connection:
+        assert connection.create_session().create_consumer(queue).receive(0.0) is None
