@@ -51,6 +51,7 @@ class HandOver:
         self._client = session.acknowledge_mode in BY_APPLICATION
         self._acknowledge = session.acknowledge_message if self._client else None
         self._transacted = session.transacted
+        self._committed = 0  # delivered when the open transaction began
         self._gathered: Gathered | None = None
         if session.acknowledge_mode is AcknowledgeMode.DUPS_OK:
             self._gathered = Gathered(self._buffer.window // 4, self._clock, session.keeper.at)
@@ -199,6 +200,15 @@ class HandOver:
         """Put a hand-over that an exception struck back at the head; for the session, inside it."""
         if self._pending is not None:
             self._put_back_pending()
+
+    @property
+    def in_transaction(self) -> bool:
+        """TRANSACTED: messages of it are in the open transaction."""
+        return self._transacted and self._buffer.delivered != self._committed
+
+    def transaction_ended(self) -> None:
+        """The next transaction has nothing of it yet; for the session, inside it."""
+        self._committed = self._buffer.delivered
 
     def drop_struck(self) -> None:
         """TRANSACTED: what went into the transaction unseen waits at the head; the provider gives it back with the rollback, which

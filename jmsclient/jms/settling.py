@@ -177,6 +177,12 @@ class Settling(Guard):
             raise TransactionRolledBackError(f"the connection was lost before the commit: {error}") from error
         except RequestTimeoutError as error:
             raise TransactionInDoubtError(f"the provider did not answer the commit in time: {error}") from error
+        finally:
+            self._transaction_ended()
+
+    def _transaction_ended(self) -> None:
+        for consumer in self.consumers:
+            consumer.transaction_ended()
 
     def rollback(self) -> None:
         """Undo everything that this TRANSACTED session has sent and received since the last commit or rollback: received messages
@@ -195,6 +201,7 @@ class Settling(Guard):
         with self._unread_given_back():
             self.transport_session.rollback(redelivery_delay=self._delay(), deadline=self.request_deadline())
             self.doomed = False
+            self._transaction_ended()
         self.settle_lingering()
 
     def _after_rollback(self) -> None:
@@ -217,6 +224,9 @@ class Settling(Guard):
         self._to_end = (*self._to_end, consumer)
 
     def _linger(self, consumer: MessageConsumer) -> None:
+        if self.transacted and not (consumer.in_transaction or self.doomed):
+            consumer.intake.close_receiver(self.request_deadline())
+            return
         self._lingering = (*self._lingering, (consumer.intake, consumer.receiver))
         if not self.transacted:
             self.settle_lingering()

@@ -89,10 +89,11 @@ CASES = [
 
 
 def one_strike(strike: Callable[[], None], work: Any, session: Session, consumer: Any, box: Box) -> None:
-    """Work until struck."""
+    """Work until struck, or for a second: a strike inside a finalizer cannot leave it."""
     try:
         strike()
-        while True:
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
             work(session, consumer, box)
     except Struck:
         box.note()
@@ -186,6 +187,32 @@ def test_if40_a_transacted_move_is_all_or_nothing(url: str) -> None:
         left, moved = [texts_of(filler, queue) for queue in ("Q", "R")]
         assert Counter(left + moved) == Counter(given)
         assert moved or turns
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike inside a finalizer cannot leave it
+def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
+    dice = random.Random(secrets.randbits(32))
+    with connect(url) as filler:
+        given = [str(number) for number in range(300)]
+        filler.create_session().create_producer("Q").send_many(given)
+        own = connect(url)
+        session = own.create_session()
+        strikes = 0
+        end = time.monotonic() + SECONDS / 2
+        with lightning(dice) as strike:
+            while time.monotonic() < end:
+                try:
+                    browser = session.create_browser("Q")
+                    while time.monotonic() < end:
+                        strike()
+                        assert len(list(browser)) == len(given)
+                except Struck:
+                    strikes += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert [message.text for message in session.create_browser("Q")] == given
+            close_struck(strike, own)
+        assert strikes > 20
+        assert texts_of(filler, "Q") == given
 
 
 def move(strike: Callable[[], None], session: Session, consumer: Any, producer: Any) -> bool:

@@ -166,6 +166,22 @@ def test_if9_a_closed_consumers_messages_stay_in_the_transaction(session: Sessio
     assert rest() == ([("b", 1)] if end == "commit" else [("a", 2), ("b", 1)])
 
 
+def test_if9_a_closed_consumer_without_messages_in_the_transaction_is_gone_at_once(session: Session, put: Put, rest: Rest) -> None:
+    put("a", "b", "c")
+    first = session.create_consumer("Q")
+    got(first)
+    session.commit()
+    first.close()  # what it had received is committed
+    session.create_consumer("Q").close()  # and this one received nothing
+    assert session._lingering == ()
+    second = session.create_consumer("Q")
+    got(second)
+    session.rollback()
+    second.close()
+    assert session._lingering == ()
+    assert rest() == [("b", 2), ("c", 1)]
+
+
 @pytest.mark.parametrize("what", ["session", "connection"])
 def test_closing_rolls_back(session: Session, connection: Connection, what: str) -> None:
     with connect(url_of(connection)) as other:
