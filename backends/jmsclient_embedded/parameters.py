@@ -41,10 +41,8 @@ def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
         if name not in ALLOWED:
             raise ConfigurationError(f"unknown parameter {name!r} of an embedded: URL; allowed: {', '.join(ALLOWED)}")
     store = parameters.get("store")
-    if store is not None and not store.strip():
-        raise ConfigurationError("store='': expected the path of a file, such as embedded:?store=shop.db")
     return BrokerParameters(
-        store=None if store is None else Path(store).absolute(),
+        store=None if store is None else _path(store),
         private=_yes_or_no("private", parameters.get("private", "no")),
         attach=_attach(parameters.get("attach", "no"), store),
         defaults=_template(parameters),
@@ -55,6 +53,16 @@ def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
 def _template(parameters: Mapping[str, str]) -> QueueSettings:
     given = {name: _READERS[name](name, parameters[name]) for name in _TEMPLATE if name in parameters}
     return QueueSettings(**given)  # type: ignore[arg-type]  # checked by QueueSettings itself
+
+
+def _path(text: str) -> Path:
+    """One path a file, whatever links lead to it: its lock and its socket lie beside it."""
+    if not text.strip():
+        raise ConfigurationError("store='': expected the path of a file, such as embedded:?store=shop.db")
+    try:
+        return Path(text).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a ring of links, a character that no path has
+        raise ConfigurationError(f"store={text!r}: expected the path of a file ({error})") from error
 
 
 def _yes_or_no(name: str, text: str) -> bool:

@@ -41,7 +41,7 @@ def open_broker(name: str, parameters: Mapping[str, str] | None = None, clock: C
     `parameters` as in the URL; those of a broker that is there must be the same, or none. Raises ConfigurationError, StoreError.
     """
     wanted = parse_parameters(parameters or {})
-    key = (name or (str(wanted.store.resolve()) if wanted.store is not None else ""), clock)
+    key = (name or (str(wanted.store) if wanted.store is not None else ""), clock)
     while True:
         with _lock:
             ending = _ending.get(key)

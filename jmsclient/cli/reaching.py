@@ -5,7 +5,7 @@ A broker in memory would live and end with the command, so it is refused; a stor
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +35,7 @@ def reachable_url(url: str | None, command: str, *, make: bool = False) -> str:
         raise ConfigurationError(
             f"{url!r} is a broker in memory, which would live and end with this command; give it a store: embedded:?store=FILE"
         )
-    if not make and not Path(store).exists():
+    if not make and not os.path.exists(store):
         raise ConfigurationError(f"there is no store {store!r}; give the file that the worker uses")
     return url if "attach" in endpoint.parameters else f"{url.strip()}&attach=yes"
 

@@ -185,6 +185,25 @@ def test_attach_opens_the_store_where_nobody_holds_it(url: str, store: Path) -> 
     assert not socket_of(store).exists()
 
 
+def test_a_link_to_a_store_is_that_store(connect: Connect, store: Path, tmp_path: Path) -> None:
+    """Its lock and its socket are found, whichever way leads to it."""
+    connect()
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    link.symlink_to(store)
+    with pytest.raises(StoreInUseError):
+        connect(f"embedded:{fresh_name()}?store={link}")
+    with connect_publicly(f"embedded:{fresh_name()}?store={link}&attach=yes") as connection:
+        assert not connection.transport.in_process
+
+
+@pytest.mark.parametrize("path", ["ring.db", "%00"])
+def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "ring.db").symlink_to(tmp_path / "ring.db")
+    with pytest.raises(ConfigurationError, match="expected the path of a file"):
+        EmbeddedBackend().connect(parse_url(f"embedded:?store={tmp_path}/{path}"), Listener(), deadline=None)
+
+
 def test_a_wrong_attach_is_refused_by_name() -> None:
     for parameters, said in (("attach=perhaps&store=x", "attach='perhaps'"), ("attach=yes", "store=FILE")):
         with pytest.raises(ConfigurationError, match=said):
