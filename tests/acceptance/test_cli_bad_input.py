@@ -40,7 +40,7 @@ def refused(done: object, *said: str) -> None:
         pytest.param(["send", "orders", "x", "--url", "embedded:"], ["'embedded:'", "store"], id="embedded without a store"),
         pytest.param(["send", "orders", "x", "--url", "embedded:shop"], ["'embedded:shop'", "store"], id="named, without a store"),
         pytest.param(["send", "orders", "x", "--url", "nats://h:1"], ["'nats'", "embedded"], id="unknown scheme"),
-        pytest.param(["send", "orders", "x", "--url", "amqp://u:secret@h"], ["amqp"], id="backend that is not there"),
+        pytest.param(["send", "orders", "x", "--url", "jvm:u:secret@h"], ["jvm"], id="backend that is not there"),
         pytest.param(["send", "orders", "x", "--url", "shop.db"], ["embedded:"], id="no scheme"),
         pytest.param(
             ["send", "queue:orders", "x", "--url", STORE], ["'queue:orders'", "queue:///NAME"], id="malformed destination"
