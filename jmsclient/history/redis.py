@@ -26,11 +26,9 @@ from jmsclient.history.redis_address import Confirm, parse_address
 from jmsclient.history.redis_format import (
     COPY,
     SHOWN,
-    VERBS,
     Keys,
-    arguments_of,
+    ScriptCall,
     entry_looked_up,
-    milliseconds,
     parked_of,
     reply_of,
     to_carry_out,
@@ -173,18 +171,18 @@ class RedisHistory(DocumentHistory):
 
     # -- a group ------------------------------------------------------------------------------------------------------
 
-    def _parts(self, commands: Sequence[Command]) -> list[_Part]:
+    def _parts(self, commands: Sequence[Command]) -> list[ScriptCall]:
         """One script call for all; on a cluster one a trigger, whose keys are in one slot."""
-        parts: dict[str, _Part] = {}
+        parts: dict[str, ScriptCall] = {}
         for position, command in enumerate(commands):
             name = command.trigger if self._servers.slotted else ""
             part = parts.get(name)
             if part is None:
-                part = parts[name] = _Part(self._keys, command.trigger)
+                part = parts[name] = ScriptCall(self._keys, command.trigger)
             part.add(position, command)
         return list(parts.values())
 
-    def _evaluate(self, parts: Sequence[_Part]) -> list[list[Any]]:
+    def _evaluate(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
         """Each part's answer, confirmed. Asked again where a server said that the slot has moved: tokens make that safe (TR-39)."""
         for last in (False,) * (TRIES - 1) + (True,):
             answers = self._ask_all(parts)
@@ -198,11 +196,11 @@ class RedisHistory(DocumentHistory):
             self._confirming.check(confirmations)
         return [first for first, *_ in answers]
 
-    def _ask_all(self, parts: Sequence[_Part]) -> list[list[Any]]:
+    def _ask_all(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
         """All parts are written before an answer is read; parts on one server share a connection."""
         with ExitStack() as stack:
             connections: dict[int, Any] = {}
-            asked: list[tuple[Any, _Part]] = []
+            asked: list[tuple[Any, ScriptCall]] = []
             for part in parts:
                 pool = self._servers.pool(part.mark)
                 connection = connections.get(id(pool))
@@ -218,7 +216,7 @@ class RedisHistory(DocumentHistory):
                     answers[position] = receive(connection, number)
         return answers
 
-    def _questions(self, verb: str, script: str | bytes, part: _Part, connection: Any) -> list[Question]:
+    def _questions(self, verb: str, script: str | bytes, part: ScriptCall, connection: Any) -> list[Question]:
         server = self._connections.server(connection)
         refusal = self._confirming.refusal(server)
         if refusal is not None:
@@ -300,31 +298,3 @@ class RedisHistory(DocumentHistory):
                     state, lease = values.pop(-2), values.pop()
                     if which(state, values[7] is not None, int(lease or 0) <= now):
                         yield parked_of(key, values, now)
-
-
-class _Part:
-    """The commands of one script call: where their replies belong, their keys, their arguments."""
-
-    __slots__ = ("_entries", "_keys", "_triggers", "arguments", "mark", "positions", "triggers_key")
-
-    def __init__(self, keys: Keys, trigger: str) -> None:
-        self._keys = keys
-        self._triggers: dict[str, int] = {}
-        self._entries: list[bytes] = []
-        self.mark = keys.mark(trigger)
-        self.triggers_key = keys.triggers(trigger)
-        self.positions: list[int] = []
-        self.arguments: list[str | bytes | int] = []
-
-    def add(self, position: int, command: Command) -> None:
-        trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
-        self.positions.append(position)
-        self._entries.append(self._keys.entry(command.trigger, command.source, command.id))
-        life = milliseconds(command.history_ttl)
-        self.arguments += (VERBS[type(command)], trigger, len(self._entries), command.token, life)
-        self.arguments += arguments_of(command)
-
-    def keys_and_head(self, run_id: str, touch: bool) -> tuple[Any, ...]:
-        indexes = [self._keys.index(trigger) for trigger in self._triggers]
-        number = 2 + len(indexes) + len(self._entries)
-        return (number, self.triggers_key, self.mark, *indexes, *self._entries, len(indexes), run_id, int(touch))

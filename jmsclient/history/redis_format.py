@@ -41,7 +41,7 @@ class Keys:
         return _entry_prefix(self._namespace, trigger, source) + id_.encode("utf-8", "surrogatepass")
 
     def index(self, trigger: str) -> bytes:
-        return f"{PREFIX}:parked:{self.tag(trigger)}".encode()
+        return _index(self._namespace, trigger)
 
     def mark(self, trigger: str) -> str:
         return f"{PREFIX}:mark:{self.tag(trigger)}" if self._slotted else f"{PREFIX}:mark"
@@ -75,6 +75,11 @@ _STATES = {state.value.encode(): state for state in State}
 def escaped(text: str) -> str:
     """Without colons and braces, so that no two names give one key."""
     return quote(text, safe="/", errors="surrogatepass")
+
+
+@lru_cache(maxsize=1024)
+def _index(namespace: str, trigger: str) -> bytes:
+    return f"{PREFIX}:parked:{{{namespace}:{escaped(trigger)}}}".encode()
 
 
 @lru_cache(maxsize=1024)
@@ -189,3 +194,32 @@ def parked_of(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
         decided_by=_text(by),
         decided=max(0, now - int(decided_at or now)) / 1_000_000,
     )
+
+
+class ScriptCall:
+    """The commands of one script call: where their replies belong, their keys, their arguments."""
+
+    __slots__ = ("_entries", "_keys", "_triggers", "arguments", "mark", "positions", "triggers_key")
+
+    def __init__(self, keys: Keys, trigger: str) -> None:
+        self._keys = keys
+        self._triggers: dict[str, int] = {}
+        self._entries: list[bytes] = []
+        self.mark = keys.mark(trigger)
+        self.triggers_key = keys.triggers(trigger)
+        self.positions: list[int] = []
+        self.arguments: list[str | bytes | int] = []
+
+    def add(self, position: int, command: Command) -> None:
+        trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
+        self.positions.append(position)
+        self._entries.append(self._keys.entry(command.trigger, command.source, command.id))
+        life = milliseconds(command.history_ttl)
+        self.arguments += (VERBS[type(command)], trigger, len(self._entries), command.token, life)
+        self.arguments += arguments_of(command)
+
+    def keys_and_head(self, run_id: str, touch: bool) -> tuple[Any, ...]:
+        """What comes before the arguments; `touch`: to write in any case, so that a WAIT after it covers what was read."""
+        indexes = [self._keys.index(trigger) for trigger in self._triggers]
+        number = 2 + len(indexes) + len(self._entries)
+        return (number, self.triggers_key, self.mark, *indexes, *self._entries, len(indexes), run_id, int(touch))
