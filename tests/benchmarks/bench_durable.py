@@ -42,7 +42,7 @@ def durable(size: Size) -> float:
         return messages / on_a_thread(run)
 
 
-def bare_sqlite(size: Size) -> float:
+def bare_sqlite(size: Size, synchronous: str = "FULL") -> float:
     """Insert 64 and commit, then select 64, delete them and commit."""
     messages = _messages(size)
     with TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ def bare_sqlite(size: Size) -> float:
         def run() -> float:
             store = sqlite3.connect(Path(folder) / "bench.db", isolation_level=None)
             store.execute("PRAGMA journal_mode = WAL")
-            store.execute("PRAGMA synchronous = FULL")
+            store.execute(f"PRAGMA synchronous = {synchronous}")
             store.execute("CREATE TABLE messages (sequence INTEGER PRIMARY KEY, body TEXT NOT NULL)")
             started = time.perf_counter()
             for _ in range(0, messages, BATCH):
@@ -77,5 +77,11 @@ RATIOS = (
         theirs=bare_sqlite,
         target=0.6,
         about={"acknowledge": "CLIENT", "persistent": True, "threads": 1, "synchronous": "FULL"},
+    ),
+    Ratio(
+        name="durable: what FULL costs bare sqlite3, to NORMAL",
+        ours=bare_sqlite,
+        theirs=lambda size: bare_sqlite(size, "NORMAL"),
+        about={"threads": 1},
     ),
 )
