@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from .redis_program import RedisProgram, valkey_server
 
 REAL = [pytest.param(kind, marks=pytest.mark.real) for kind in ("redis", "valkey", "postgresql")]
 KINDS = ["memory", "sqlite", "sql", "fakeredis", *REAL]
+POSTGRESQL_URL = "JMSCLIENT_TEST_POSTGRESQL_URL"
 SHARED = ["sqlite", *[pytest.param(kind, marks=pytest.mark.real) for kind in ("redis", "postgresql")]]
 
 Forge = Callable[..., None]
@@ -85,8 +87,10 @@ def postgresql() -> Iterator[PostgresqlProgram]:
 
 
 @pytest.fixture(scope="session")
-def postgresql_url(postgresql: PostgresqlProgram) -> str:
-    return postgresql.url
+def postgresql_url(request: pytest.FixtureRequest) -> str:
+    """A PostgreSQL whose data may be changed: the one of JMSCLIENT_TEST_POSTGRESQL_URL, else one started for this run."""
+    given = os.environ.get(POSTGRESQL_URL)
+    return given or str(request.getfixturevalue("postgresql").url)
 
 
 @pytest.fixture
