@@ -206,14 +206,13 @@ function verbs.complete(key, index, token, ttl)
   local outcome = take()
   local entry = load(key)
   if foreign(entry, token) then return refused(entry, true) end
-  local before = seen(entry)
-  if entry and (entry.s == 'completed' or entry.s == 'joined') then return owned(entry, before) end
+  if entry and (entry.s == 'completed' or entry.s == 'joined') then return owned(entry, false) end
   local kept = ensure(key, entry, token)
   redis.call('HSET', key, 's', outcome == 'joined' and 'joined' or 'completed', 'o', outcome, 'l', NOW, 'u', NOW)
   settle_claim(key, kept)
   if kept.p then unlist(key, index) end
   redis.call('PEXPIRE', key, ttl)
-  return owned(kept, before)
+  return owned(kept, false)
 end
 
 local function undo(key, entry, token, ttl)

@@ -243,8 +243,9 @@ class Deciding:
             self.failing.dead_letter(work, "delivery_limit", None)
             return
         self._desk.counters.new += 1
-        text = f"is New: attempt {work.attempt}" + (", the history lost what it may have known" if work.history_lost else "")
-        self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost)
+        if self._desk.heard:
+            text = f"is New: attempt {work.attempt}" + (", the history lost what it may have known" if work.history_lost else "")
+            self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost)
         work.question = None
         work.started = self._desk.clock.monotonic()
         if self._joining is not None and not isinstance(work.arrival.content, SetContent):
@@ -279,8 +280,10 @@ class Deciding:
 
     def _tell_claim(self, work: Work, reply: Reply) -> None:
         """What was there before it, and whether the store may have lost what was (TR-53)."""
-        over = reply.entry.state.value if reply.entry is not None else None
         work.history_lost = reply.cautious and reply.entry is None
+        if not self._desk.heard:
+            return
+        over = reply.entry.state.value if reply.entry is not None else None
         self._desk.tell("claimed", work, QUIET, "is claimed", over=over, fencing_token=reply.fencing_token)
 
     def _tell_decision(self, work: Work) -> None:

@@ -44,6 +44,8 @@ class Desk:
         """Makes what was accepted without a handler true, where the lane is transacted."""
         self.around_head: Callable[[], AbstractContextManager[None]] = nullcontext
         """Gives back what is behind the head of a serial trigger, before that goes back (TR-62)."""
+        self.heard = wanted("trigger", QUIET)
+        """Somebody hears of what happens to every message; looked at once a turn."""
         self._head_back = False
         self._accepted: list[Arrival] = []
         self._untold: list[Work] = []
@@ -68,7 +70,7 @@ class Desk:
             self.tell("stale_acknowledge", work, logging.WARNING, text)
             return
         self._accepted.append(work.arrival)
-        if wanted("trigger", QUIET):
+        if self.heard:
             self._untold.append(work)
 
     def forget(self, work: Work) -> None:
@@ -143,7 +145,7 @@ class Desk:
 
     def _finished(self, work: Work, outcome: str, *, recorded: bool) -> None:
         self.counters.completed += 1
-        if wanted("trigger", QUIET):
+        if self.heard:
             seconds = round(self.clock.monotonic() - work.started, 6) if work.started else None
             self.tell("completed", work, QUIET, "is completed", outcome=outcome, recorded=recorded, seconds=seconds)
         self.accept(work)

@@ -42,7 +42,14 @@ class Handlers:
     """
 
     def __init__(
-        self, declaration: Declaration, call: Call, send: Send, bell: Bell, transaction: Transaction | None = None
+        self,
+        declaration: Declaration,
+        call: Call,
+        send: Send,
+        bell: Bell,
+        transaction: Transaction | None = None,
+        *,
+        may_be_inline: bool = False,
     ) -> None:
         self._transaction = transaction
         self.finished: deque[Item] = deque()
@@ -55,7 +62,11 @@ class Handlers:
         self._records = declaration.same_transaction
         self._resolver_is_async = declaration.resolver is not None and is_async(declaration.resolver)
         name, number = declaration.name, declaration.concurrency
-        on_threads = not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
+        self.inline = may_be_inline and number == 1 and not self._handler_is_async and declaration.resolver is None
+        """They run on the thread that starts them: `start` returns when they have ended."""
+        on_threads = not self.inline and (
+            not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
+        )
         self._threads = HandlerThreads(name, number if on_threads else 0, self._execute, self._done)
         on_loop = self._handler_is_async or self._resolver_is_async
         self._loop = HandlerLoop(name, number, self._execute_async, self._done) if on_loop else None
@@ -70,6 +81,11 @@ class Handlers:
         """Run these, in order; those there is no room for wait. Returns how many calls that takes."""
         batch = self._declaration.batch
         items: Sequence[Item] = works if batch == 1 else grouped(works, batch)
+        if self.inline:
+            for item in items:
+                self._execute(item)
+                self.finished.append(item)
+            return len(items)
         if self._loop is None:
             self._threads.start(items)
             return len(items)
@@ -223,15 +239,20 @@ class Handlers:
 
 
 class HandlerThreads:
-    """A fixed number of threads that run work through one queue.
+    """A fixed number of threads that run work off one queue.
 
-    The first waiting thread takes the next work, so no thread idles while another has one waiting (TR-62).
+    Whoever is free takes the next work, so no thread idles while another has one waiting (TR-62). A group wakes one thread, and a
+    thread that leaves work behind wakes the next before it runs its own: handlers that wait get a thread each, and those that
+    return at once are not paid for with a wake-up each.
     """
 
     def __init__(self, name: str, number: int, execute: Callable[[Item], None], done: Callable[[Item], None]) -> None:
         self._execute = execute
         self._done = done
-        self._queue: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self._works: deque[Item] = deque()  # append and popleft are atomic: no lock
+        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._waking = False
+        """A thread was woken and has not looked yet; stored before the wake and cleared before the look, so none is missed."""
         # Daemons: a handler that never returns must not keep the process alive after the grace period (O01).
         self._threads = [
             threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
@@ -242,19 +263,35 @@ class HandlerThreads:
             thread.start()
 
     def start(self, items: Sequence[Item]) -> None:
-        for item in items:
-            self._queue.put(item)
+        self._works.extend(items)
+        self._wake()
 
     def stop(self, timeout: float | None) -> None:
         for _ in self._threads:
-            self._queue.put(None)
+            self._wakes.put(False)
         for thread in self._threads:
             thread.join(timeout)
 
+    def _wake(self) -> None:
+        if not self._waking:
+            self._waking = True
+            self._wakes.put(True)
+
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            self._execute(item)
-            self._done(item)
+        works = self._works
+        going_on = True
+        while going_on:
+            going_on = self._wakes.get()
+            self._waking = False
+            while works:
+                try:
+                    item = works.popleft()
+                except IndexError:
+                    break
+                if works:
+                    self._wake()
+                self._execute(item)
+                self._done(item)
 
 
 class HandlerLoop:

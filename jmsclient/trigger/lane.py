@@ -26,6 +26,7 @@ from jmsclient.trigger.join_spec import JoinSpec
 from jmsclient.trigger.joins import SetContent, members
 from jmsclient.trigger.outbox import Line, Outbox
 from jmsclient.trigger.pipeline import Pipeline, TriggerReport
+from jmsclient.trigger.stand_in import StandIn
 from jmsclient.trigger.transaction import Transaction
 
 OPEN_TIMEOUT = 30.0
@@ -50,6 +51,7 @@ class Lane:
         request_timeout: float,
         on_set_completed: Callable[[], None] | None = None,
         carries_out: bool = True,
+        stand_in: StandIn | None = None,
     ) -> None:
         self._clock = clock
         deadline = clock.deadline(OPEN_TIMEOUT)
@@ -95,6 +97,7 @@ class Lane:
             on_suspended=on_suspended,
             on_set_completed=on_set_completed,
             carries_out=carries_out,
+            stand_in=stand_in,
         )
         intake.attach(receiver)
         _check_retention(declaration, receiver)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from jmsclient.clock import Bell, Clock
 from jmsclient.destination import Destination, ReadAheadClosePolicy
 from jmsclient.errors import ConnectionLostError, JmsClientError
-from jmsclient.events import emit
+from jmsclient.events import emit, wanted
 from jmsclient.intake import Intake
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, RETRY, Arrival
@@ -29,7 +29,7 @@ from jmsclient.trigger.carrying_out import CarryingOut
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.deciding import Deciding
 from jmsclient.trigger.declaration import Declaration
-from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.desk import QUIET, Desk
 from jmsclient.trigger.failing import SendCopy
 from jmsclient.trigger.handlers import LAST_MOMENT, Call, Handlers, Send
 from jmsclient.trigger.holding import Held
@@ -38,6 +38,7 @@ from jmsclient.trigger.monitor import REASON as RETRY_FAILURE
 from jmsclient.trigger.monitor import Monitor
 from jmsclient.trigger.recording import UnrecordedError
 from jmsclient.trigger.retry import Retries
+from jmsclient.trigger.stand_in import StandIn
 from jmsclient.trigger.suspension import APPLICATION, Suspension
 from jmsclient.trigger.transaction import Transaction
 from jmsclient.trigger.work import Work
@@ -95,12 +96,14 @@ class Pipeline:
         on_suspended: Callable[[str], None] = _nobody,
         on_set_completed: Callable[[], None] | None = None,
         carries_out: bool = True,
+        stand_in: StandIn | None = None,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
         said True (default: `resume`); `counters` go on from an earlier pipeline's; `transaction`
         is the lane's, `on_suspended` is told why where used-up retries suspend it,
-        `on_set_completed` that a set of its join may be complete; `carries_out`: it looks for decided copies."""
+        `on_set_completed` that a set of its join may be complete; `carries_out`: it looks for decided copies;
+        `stand_in` stands in while a handler runs on its own thread (None: handlers have threads of their own)."""
         self.declaration = declaration
         self.error: BaseException | None = None
         self._clock = clock
@@ -140,7 +143,13 @@ class Pipeline:
             suspend=self._suspend,
             worker=worker,
         )
-        self._handlers = Handlers(declaration, call, send, bell, transaction)
+        self._stand_in = stand_in
+        may_be_inline = stand_in is not None and transaction is None
+        self._handlers = Handlers(declaration, call, send, bell, transaction, may_be_inline=may_be_inline)
+        self._turn = threading.Lock()  # held by whoever takes a turn: the pipeline's thread, but for inline handlers; the stand-in
+        self._in_handler = False
+        self._over = False
+        self._stopped = clock.bell()
         self._transacted = transaction is not None
         self._on_suspended = on_suspended
         if transaction is not None:
@@ -182,13 +191,21 @@ class Pipeline:
     @property
     def alive(self) -> bool:
         """Its thread runs."""
-        return self._thread.is_alive()
+        return self._thread.is_alive() and not self._over
 
     # -- from any thread --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._handlers.begin()
         self._thread.start()
+        if self._handlers.inline and self._stand_in is not None:
+            self._stand_in.add(self._stand_in_turn, self.declaration.lease / 6)
+
+    def _ring(self) -> None:
+        """There is something to do, whoever does it now."""
+        self._bell.ring()
+        if self._in_handler and self._stand_in is not None:
+            self._stand_in.ring()
 
     def stop(self, deadline: float | None) -> None:
         """Begin to stop: no new handler starts (but for taken messages under DELIVER_ALL); running ones have until `deadline`
@@ -213,31 +230,35 @@ class Pipeline:
         if earlier is None or (deadline is not None and deadline < earlier):
             self._stop_deadline = deadline
         self._stopping = True
-        self._bell.ring()
+        self._ring()
 
     def suspend(self, actor: str) -> None:
         """Fetch nothing from now on; what is buffered is still run (TR-59)."""
         self._asked.append(("suspend", actor))
-        self._bell.ring()
+        self._ring()
 
     def look(self) -> None:
         """Look for decided copies at once."""
         self._asked.append(("look", ""))
-        self._bell.ring()
+        self._ring()
 
     def suspend_too(self, why: str) -> None:
         """Retries are used up in another lane of the trigger."""
         self._asked.append((RETRY_FAILURE, why))
-        self._bell.ring()
+        self._ring()
 
     def resume(self, actor: str) -> None:
         """End a suspension that used-up retries or the application began (TR-59); without one, nothing happens."""
         self._asked.append(("resume", actor))
-        self._bell.ring()
+        self._ring()
 
     def join(self) -> TriggerReport:
         """Wait until it has stopped."""
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._stopped.wait()
+            self._stopped.ring()
+        if not self._desk.running:
+            self._thread.join()
         report = self._intake.close(self._clock.monotonic() + 5.0)
         return TriggerReport(
             trigger=self.declaration.name,
@@ -250,31 +271,70 @@ class Pipeline:
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with self._turn:
+            try:
+                while not self._over and not self._ended():
+                    self.step()
+                if not self._over:
+                    self._desk.settle()
+            except BaseException as error:  # noqa: BLE001  kept in `error`, which stop() reports
+                self._broken(error)
+            finally:
+                self._finish()
+
+    def _broken(self, error: BaseException) -> None:
+        self.error = error
+        emit(
+            "trigger",
+            "pipeline_failed",
+            f"trigger {self.declaration.name!r} stopped: {type(error).__name__}: {error}",
+            level=logging.ERROR,
+            trigger=self.declaration.name,
+        )
+
+    def _finish(self) -> None:
+        """The end, once: by the pipeline's thread, or by the stand-in where that is in a handler which outlasts the grace."""
+        if self._over:
+            return
+        self._over = True
+        self._give_back_all()
+        if self._stand_in is not None:
+            self._stand_in.remove(self._stand_in_turn)
+        self._handlers.stop(0.0 if self._desk.running else 1.0)
+        self._gone.ring()
+        if self.error is not None:
+            self._on_failed()
+        self._stopped.ring()
+
+    def _stand_in_turn(self) -> float | None:
+        """What is due while an inline handler runs, on the stand-in's thread; seconds until more is."""
+        if not self._in_handler or not self._turn.acquire(blocking=False):
+            return None
         try:
-            while not self._ended():
-                self.step()
+            if self._over or not self._in_handler or self._intake.ended != self._desk.detached:
+                return None
+            now = self._clock.monotonic()
+            if self._stopping and not self._desk.stopping:
+                self._begin_to_stop()
+            self._watch(now)
+            self._outage.exchange(now)
             self._desk.settle()
-        except BaseException as error:  # noqa: BLE001  kept in `error`, which stop() reports
-            self.error = error
-            emit(
-                "trigger",
-                "pipeline_failed",
-                f"trigger {self.declaration.name!r} stopped: {type(error).__name__}: {error}",
-                level=logging.ERROR,
-                trigger=self.declaration.name,
-            )
+            if self._ended():
+                self._finish()
+            return self._pause()
+        except BaseException as error:  # noqa: BLE001  as in _run
+            self._broken(error)
+            self._finish()
+            return None
         finally:
-            self._give_back_all()
-            self._gone.ring()
-            self._handlers.stop(0.0 if self._desk.running else 1.0)
-            if self.error is not None:
-                self._on_failed()
+            self._turn.release()
 
     def step(self) -> None:
         """One turn: everything that is due now, one call to the history, then wait for the bell or the next due time."""
         if self._intake.ended and not self._desk.detached:
             raise self._intake.closed_error or ConnectionLostError("the provider closed the receiver")
         now = self._clock.monotonic()
+        self._desk.heard = wanted("trigger", QUIET)
         if self._stopping and not self._desk.stopping:
             self._begin_to_stop()
         self._collect(now)
@@ -283,7 +343,7 @@ class Pipeline:
         self._outage.exchange(now)
         self._desk.settle()
         self._dispatch()
-        if not self._handlers.finished and not self._could_take() and not self._ended():
+        if not self._over and not self._handlers.finished and not self._could_take() and not self._ended():
             self._bell.wait(self._pause())
 
     def _ended(self) -> bool:
@@ -452,7 +512,16 @@ class Pipeline:
         self._ready.clear()
         shown = [work.arrival for work in ready if work.question is None and not work.retries and work.parked is None]
         self._intake.handing_over(shown)
-        self._busy += self._handlers.start(ready)
+        if not self._handlers.inline:
+            self._busy += self._handlers.start(ready)
+            return
+        self._in_handler = True
+        self._turn.release()
+        try:
+            self._busy += self._handlers.start(ready)
+        finally:
+            self._turn.acquire()
+            self._in_handler = False
 
     # -- stopping ---------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.lane import Lane
 from jmsclient.trigger.outbox import Outbox
 from jmsclient.trigger.pipeline import Pipeline, TriggerReport
+from jmsclient.trigger.stand_in import StandIn
 
 TriggerState = Literal["enabled", "suspended", "disabled"]
 
@@ -55,6 +56,7 @@ class RunningTrigger:
         on_failed: Callable[[], None],
         on_recovered: Callable[[], None] | None = None,
         request_timeout: float = 30.0,
+        stand_in: StandIn | None = None,
     ) -> RunningTrigger:
         """Open the receiver and start the pipeline. Raises ConfigurationError where TR-45 has nowhere to put a failed message,
         UnsupportedFeatureError where a transacted trigger's provider has no transactions, and what the transport raises."""
@@ -87,6 +89,7 @@ class RunningTrigger:
                 request_timeout=request_timeout,
                 on_set_completed=trigger._set_completed,
                 carries_out=number == 0,
+                stand_in=stand_in,
             )
 
         return cls(declaration, outbox, open_lane)

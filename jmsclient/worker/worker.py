@@ -42,6 +42,7 @@ from jmsclient.trigger.join_spec import Activation, JoinKind, JoinSpec
 from jmsclient.trigger.lane import check_handler
 from jmsclient.trigger.pipeline import TriggerReport
 from jmsclient.trigger.running import RunningTrigger
+from jmsclient.trigger.stand_in import StandIn
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -109,6 +110,7 @@ class Worker:
         self._journal: Journal | None = None
         self._living: AbstractContextManager[Any] | None = None
         self._bell = self._clock.bell()
+        self._stand_in = StandIn(self.name, self._clock)
         self._stop_grace: float | None = None
         self._lost: Exception | None = None
 
@@ -325,6 +327,7 @@ class Worker:
         self._lost = None
         self._stop_grace = None
         self._bell = self._clock.bell()
+        self._stand_in = StandIn(self.name, self._clock)
         if self.options.journal is not None:
             self._journal = Journal(self.options.journal)
             self._journal.start()
@@ -343,6 +346,7 @@ class Worker:
                     on_failed=self._bell.ring,
                     on_recovered=partial(self._recovered, declaration.monitor),
                     request_timeout=self.options.request_timeout,
+                    stand_in=self._stand_in,
                 )
         except BaseException:
             self._close(0.0)
@@ -435,6 +439,7 @@ class Worker:
         for one in running:
             one.stop(deadline)
         reports = tuple(one.join() for one in running)
+        self._stand_in.stop()
         errors = tuple(error for one in running if (error := one.error) is not None)
         self.triggers = {}
         if self._living is not None:
