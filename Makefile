@@ -25,13 +25,16 @@ ARGS ?=
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP)  ## a virtual environment in .venv with all that installs without a compiler
+setup: $(STAMP)  ## a virtual environment in .venv; AMQP where there is a compiler
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make setup: no Python 3.11 or later found; install one, or give PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || \
 		{ echo "make setup: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check --only-binary ':all:' -e '.[$(EXTRAS)]'
+	@# AMQP is built on python-qpid-proton, which has no wheel: with a compiler it is compiled, without one it is left out.
+	@if command -v cc >/dev/null; then $(BIN)/pip install --quiet --disable-pip-version-check -e '.[amqp]' || \
+		echo "make setup: python-qpid-proton cannot be compiled here, so AMQP is left out" >&2; fi
 	@touch $@
 
 demo: $(STAMP)  ## every departure announced exactly once, although the worker is killed three times

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
 
 
+_BROWSER_LOOKS = 3
+"""How often a browser that a drain brought nothing asks again: now and then a broker answers the drain before it has looked."""
+
+
 class Phase(Enum):
     """The life of a link. Changed on the I/O thread only."""
 
@@ -90,6 +94,9 @@ class AmqpReceiver(Receiver):
         self._attaching: Answer[None] | None = None
         self._drains: list[Answer[None]] = []
         self._closes: list[Answer[None]] = []
+        self._came = 0  # messages since the last drain
+        self._asked = 0  # demand when the running drain began
+        self._looks = 0  # how often it may ask again
 
     # -- attaching --------------------------------------------------------------------------------------------------
 
@@ -176,7 +183,20 @@ class AmqpReceiver(Receiver):
             answer.give(None)
             return
         self._drains.append(self._transport.awaited(answer))
+        self._looks = _BROWSER_LOOKS if self.spec.kind == "browse" else 0
+        self._asked = self.link.credit
         self.link.drain()
+
+    def _drained(self) -> None:
+        """Of a browser that got nothing, ask again before it is believed: a broker may answer before it has looked."""
+        if self._looks and not self._came:
+            self._looks -= 1
+            self.link.flow(self._asked)
+            self.link.drain()
+            return
+        self._came = 0
+        drains, self._drains = self._drains, []
+        self._give(drains)
 
     # -- what arrives -----------------------------------------------------------------------------------------------
 
@@ -200,12 +220,12 @@ class AmqpReceiver(Receiver):
             return
         taken = link.take()
         if taken.messages:
+            self._came += len(taken.messages)
             self._push(taken.messages)
         if taken.aborted and not self._closed:
             link.flow(taken.aborted)  # its credit is to be used by another (C12)
         if self._drains and link.drained:
-            drains, self._drains = self._drains, []
-            self._give(drains)
+            self._drained()
         if self._phase is Phase.STOPPING and link.drained:
             self._stopped()
         if link.remote_closed:
