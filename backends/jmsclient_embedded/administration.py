@@ -114,7 +114,10 @@ class EmbeddedAdministration(Administration):
         catalogue = self._broker.catalogue
 
         def change() -> bool:
-            return self._broker.pausing.change(catalogue.flags(where), catalogue.lines(where), where, pause, paused)
+            done = self._broker.pausing.change(catalogue.flags(where), catalogue.lines(where), where, pause, paused)
+            for quota in catalogue.quotas_of(where):
+                quota.freed()  # who waits for a topic without subscriptions hears of it from no queue
+            return done
 
         changed = self._ask(change)
         self._ask(_nothing)  # what was called back is back when the step after that one is done

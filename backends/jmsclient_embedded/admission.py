@@ -11,7 +11,13 @@ from typing import Protocol
 
 from jmsclient.clock import Clock
 from jmsclient.destination import Destination
-from jmsclient.errors import DestinationPausedError, IllegalStateError, JmsClientError, ResourceAllocationError
+from jmsclient.errors import (
+    ConnectionLostError,
+    DestinationPausedError,
+    IllegalStateError,
+    JmsClientError,
+    ResourceAllocationError,
+)
 from jmsclient.message import Content
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.granting import Granting
@@ -240,10 +246,11 @@ class Admission:
         quota = route.quota
         return 0 if quota is None else sum(isinstance(one, Sending) and one.route is route for one in quota.waiting)
 
-    def forget(self, group: Group) -> None:
-        """Its session closes: its sends end."""
+    def forget(self, group: Group, *, lost: bool = False) -> None:
+        """Its session closes, or its connection is lost: its sends end."""
         for sending in [one for one in self._waiting if one.group is group]:
-            sending.fail(IllegalStateError("the session was closed while the send waited for room; nothing more was sent"))
+            kind, what = (ConnectionLostError, "connection was lost") if lost else (IllegalStateError, "session was closed")
+            sending.fail(kind(f"the {what} while the send waited for room; nothing more was sent"))
 
     def fail_waiters(self, route: Route, quota: Quota) -> None:
         """The destination turned to another quota: those that waited for room in this one fail (IF-31)."""

@@ -81,7 +81,7 @@ class Broker:
         granting.expired = self.redirecting.expired
         granting.pre_settled = self.settling.pre_settle
         self.topics.discard = self.discard_all
-        self.closing.left = self.topics.left
+        self.closing.left = self.transactions.left = self.topics.left
         self.disowned = False
         """This process is a fork of the one the broker lives in."""
         self.client_ids: set[str] = set()

@@ -96,6 +96,11 @@ class Catalogue:
         found = self.existing(destination)
         return [found] if isinstance(found, Line) else found.lines
 
+    def quotas_of(self, destination: Destination | None) -> list[Quota]:
+        """What bounds a topic that is there; None: all topics."""
+        wanted = None if destination is None else self.existing(destination)
+        return [one.quota for one in self._topics.topics.values() if one.quota is not None and wanted in (None, one)]
+
     def flags(self, destination: Destination | None) -> Flags:
         """The pauses of a destination that is there; None: of the whole broker."""
         return self._granting.server if destination is None else self.existing(destination).flags

@@ -88,7 +88,7 @@ class Closing:
     def lose_group(self, group: Group) -> None:
         """Its connection died: everything goes back now, whoever is being pushed to (IF-10)."""
         group.closing = True
-        self._admission.forget(group)
+        self._admission.forget(group, lost=True)
         for outlet in tuple(group.outlets):
             outlet.closing = True
             outlet.line.detach(outlet)

@@ -7,7 +7,7 @@ transaction there too: messages of a commit that cannot be written go back as af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jmsclient.clock import Clock
 from jmsclient.errors import TransactionRolledBackError
@@ -26,6 +26,8 @@ class Transactions:
     """Endings of transactions."""
 
     def __init__(self, granting: Granting, settling: Settling, writing: Writing, clock: Clock) -> None:
+        self.left: Callable[[Line], None] = _ignore
+        """Called with a line that lost what was held by a commit."""
         self._granting = granting
         self._settling = settling
         self._writing = writing
@@ -66,6 +68,7 @@ class Transactions:
             self._undo(ending, RETRY, planned=False)
         for line, keeper in keepers.items():
             del self._granting.holders[keeper.number], line.queue.holders[keeper.number]
+            self.left(line)
         if done:
             for line in {part.line: None for part in ending.sent} | dict.fromkeys(ending.accepted):  # IF-34: the next of a unit
                 self._granting.shown(line)
@@ -86,3 +89,7 @@ class Transactions:
         self._undo_sends(ending.sent)
         parts = [(line, list(entries.values()), outcome) for line, entries in ending.accepted.items()]
         self._settling.give_back_together(parts, planned=planned)
+
+
+def _ignore(line: Line) -> None:
+    pass

@@ -12,6 +12,7 @@ import pytest
 from jmsclient import AcknowledgeMode, Connection, connect
 from jmsclient.errors import (
     ConfigurationError,
+    ConnectionLostError,
     DestinationPausedError,
     IllegalStateError,
     JmsClientError,
@@ -615,3 +616,15 @@ def test_if_31_a_paused_queue_holds_up_nobody_at_another_queue_of_its_quota(clie
     consume(client, queue="other")
     first.result()
     assert (client.bodies("q"), client.bodies("other")) == (["b"], [])
+
+
+def test_o07_a_lost_connection_ends_a_send_that_waits_and_says_so(client: Client, connect: Connect) -> None:
+    client.admin.create_queue("q", messages_maximum=1)
+    client.send("a")
+    other = connect()
+    sending = Background(lambda: other.send("b"))
+    waiting(client, 1)
+    other.transport.lose()
+    with pytest.raises(ConnectionLostError):
+        sending.result()
+    assert client.stats().blocked_senders == 0

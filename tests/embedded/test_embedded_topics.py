@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -653,3 +654,98 @@ def test_what_a_topics_consumer_gave_up_is_as_safe_as_its_new_place(connect: Con
     assert client.bodies("DLQ") == ["p", "n"]
     client.transport.close(None)
     assert connect(url).bodies("DLQ") == ["p"]
+
+
+# -- subscriptions that end while something of them is held ----------------------------------------------------------------
+
+
+def test_a_durable_subscription_with_unacknowledged_messages_is_not_made_anew(connect: Connect) -> None:
+    """JM 4.11.3 with 8.7: as `unsubscribe`, it is refused while a session has messages of it."""
+    client = connect(client_id="c1")
+    receiver, sink = subscribe(client, "durable", demand=1)
+    client.send("a", "b", queue=T)
+    sink.wait(1)
+    receiver.close(None)
+    with pytest.raises(IllegalStateError, match="not acknowledged"):
+        subscribe(client, "durable", selector="1 = 1")
+    assert client.numbers(T) == (1, 1)
+    receiver.settle(sink.arrivals, ACCEPT)
+    again, _ = subscribe(client, "durable", selector="1 = 1")
+    again.close(None)
+    assert client.numbers(T) == (0, 0)
+
+
+@pytest.mark.parametrize("end", ["accept", "close", "lose"])
+def test_a_shared_subscription_of_a_name_that_ended_is_another_one(connect: Connect, end: str) -> None:
+    """What a session holds of the old one does not come into the new one."""
+    client, other = connect(), connect()
+    receiver, sink = subscribe(client, "shared", demand=1)
+    other.send("a", "b", queue=T)
+    sink.wait(1)
+    receiver.close(None)
+    fresh, theirs = subscribe(other, "shared", demand=5)
+    other.send("c", queue=T)
+    theirs.wait(1)
+    if end == "accept":
+        receiver.settle(sink.arrivals, ACCEPT)
+        client.session.close(None)
+    elif end == "close":
+        client.session.close(None)
+    else:
+        client.transport.lose()
+    check(other.broker)
+    fresh.settle(theirs.arrivals, ACCEPT)
+    other.session.flush(None)
+    assert theirs.bodies == ["c"]
+    assert other.numbers(T) == (0, 0)
+    fresh.close(None)
+    assert len(other.broker.granting.lines) == 0
+
+
+def test_if_28_a_subscription_ends_although_its_last_message_is_being_committed(
+    connect: Connect, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"embedded:?store={file}"
+    client, tx = connect(url), connect(url, transacted=True)
+    client.admin.create_topic("t", messages_maximum=1)
+    receiver, sink = subscribe(tx, "topic", demand=1)
+    client.send("a", queue=T)
+    sink.wait(1)
+    receiver.settle(sink.arrivals, ACCEPT)
+    tx.send("out")
+    store = client.broker.store
+    assert store is not None
+    write, begun, go_on = store.write, threading.Event(), threading.Event()
+
+    def slow(changes: Any) -> None:
+        begun.set()
+        assert go_on.wait(10)
+        write(changes)
+
+    monkeypatch.setattr(store, "write", slow)
+    committing = Background(tx.commit)
+    assert begun.wait(10)
+    tx.transport.lose()
+    go_on.set()
+    committing.result()
+    until(lambda: client.bodies() == ["out"])
+    assert list(client.broker.granting.lines) == ["q"]
+    subscribe(client, "topic")
+    client.send("b", queue=T, room=0)
+
+
+def test_t2_who_waits_for_a_topic_is_let_in_when_its_pause_ends_though_its_subscriptions_are_gone(connect: Connect) -> None:
+    client, other = connect(client_id="c1"), connect()
+    client.admin.create_topic("t", messages_maximum=1)
+    subscribe(client, "durable")[0].close(None)
+    client.send("a", queue=T)
+    for where in (T, None):
+        sending = Background(lambda: other.send("b", queue=T))
+        until(lambda: client.stats(T).blocked_senders == 1)
+        client.admin.pause_insertion(where)
+        client.session.unsubscribe("s", None)
+        assert client.stats(T).blocked_senders == 1
+        client.admin.resume_insertion(where)
+        sending.result()
+        subscribe(client, "durable")[0].close(None)
+        client.send("a", queue=T)
