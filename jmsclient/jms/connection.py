@@ -21,6 +21,7 @@ from jmsclient.destination import Destination
 from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
 from jmsclient.events import emit
 from jmsclient.jms.consumer import MessageConsumer
+from jmsclient.jms.guard import earlier
 from jmsclient.jms.keeper import Keeper
 from jmsclient.jms.outgoing import MessageIds
 from jmsclient.jms.session import Session
@@ -124,7 +125,7 @@ class Connection:
             self.keeper.note(self._close_forgotten)
 
     def _close_forgotten(self) -> None:
-        self._end()
+        self._end(None)
         self.keeper.stop()
 
     def _request_deadline(self) -> float | None:
@@ -234,14 +235,14 @@ class Connection:
                 late = error
         if late is not None:
             raise late
-        self.keeper.call(self._end)
+        self.keeper.call(lambda: self._end(deadline))
         self.keeper.stop()
 
-    def _end(self) -> None:
+    def _end(self, deadline: float | None) -> None:
         if self.closed:
             return
         try:
-            self.transport.close(self._request_deadline())
+            self.transport.close(earlier(deadline, self._request_deadline()))
         except JmsClientError as error:
             if self.failure is None:
                 emit("connection", "close_failed", f"closing {self._endpoint}: {error}", level=logging.WARNING)

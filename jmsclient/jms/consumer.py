@@ -17,6 +17,7 @@ from jmsclient.destination import Destination, ReadAheadClosePolicy
 from jmsclient.errors import CloseTimeout, IllegalStateError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.intake import CloseReport, Intake
+from jmsclient.jms.guard import earlier
 from jmsclient.jms.hand_over import HandOver, MessageListener, _received
 from jmsclient.jms.read_ahead import ReadAhead, ReadAheadDecision
 from jmsclient.message import Message
@@ -87,7 +88,8 @@ class MessageConsumer(HandOver):
         try:
             if session.owner:
                 session.check_owner(me)
-            arrival = self._take(timeout)
+            ready = self._pending is None and not self._closing and self._connection.started  # as `_take`, without a call
+            arrival = (self._pop() if ready else None) or self._take(timeout)
             return None if arrival is None else self._accepted(arrival)
         finally:
             self._active = False
@@ -149,7 +151,8 @@ class MessageConsumer(HandOver):
                     else:
                         self._accept(done)
                 self._in_hand = None
-            arrival = self._take(None)
+            ready = self._pending is None and not self._closing and self._connection.started  # as `_take`, without a call
+            arrival = (self._pop() if ready else None) or self._take(None)
             if arrival is None:
                 raise StopIteration
             if self._transacted:
@@ -265,8 +268,7 @@ class MessageConsumer(HandOver):
         self._session.adapt()  # a listener that was set while this began is to have the rest
 
     def _bounded(self, deadline: float | None) -> float | None:
-        request = self._clock.deadline(self._session.request_timeout)
-        return request if deadline is None else deadline if request is None else min(deadline, request)
+        return earlier(deadline, self._session.request_deadline())
 
     def _close_inside(self) -> CloseReport:
         self._end_after_call = True

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def earlier(one: float | None, other: float | None) -> float | None:
+    """The earlier of two deadlines; None is none."""
+    return one if other is None else other if one is None else min(one, other)
+
+
 class Bells(Bell):
     """The bell of a receive that waits, and of the dispatcher: two waiters for a while, where a listener is set while a receive
     waits, and a ring that one of them took would not wake the other."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import weakref
 from _thread import get_ident
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, cast
 
 from jmsclient.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, parse_destination
@@ -136,11 +138,15 @@ class Making(Settling):
         checked_name(name)
         if not self.capabilities.durable_subscriptions:
             raise UnsupportedFeatureError("unsubscribe: this provider offers no durable subscriptions")
-        self.run_inside(lambda: self.keeper.shielded(lambda: self._unsubscribe(name)))
+        deadline = self.request_deadline()
+        with self._hint_at_lingering():
+            self.run_inside(lambda: self.keeper.shielded(lambda: self.transport_session.unsubscribe(name, deadline)))
 
-    def _unsubscribe(self, name: str) -> None:
+    @contextmanager
+    def _hint_at_lingering(self) -> Iterator[None]:
+        """A subscription may be in use by a consumer that is closed, for its messages are not settled yet."""
         try:
-            self.transport_session.unsubscribe(name, self.request_deadline())
+            yield
         except IllegalStateError as error:
             if self._lingering:
                 raise IllegalStateError(
@@ -164,7 +170,8 @@ class Making(Settling):
         self, spec: ReceiverSpec, listener: MessageListener | None, prefetch: int | None, options: ConsumerOptions | None
     ) -> MessageConsumer:
         wanted = Wanted(spec=spec, prefetch=checked_prefetch(prefetch), options=options or ConsumerOptions())
-        consumer = self.run_inside(lambda: self.keeper.shielded(lambda: open_consumer(self._session, wanted)))
+        with self._hint_at_lingering():
+            consumer = self.run_inside(lambda: self.keeper.shielded(lambda: open_consumer(self._session, wanted)))
         if listener is not None:
             consumer.listener = listener
         return consumer

@@ -18,6 +18,7 @@ from jmsclient.errors import CloseTimeout, IllegalStateError, JmsClientError
 from jmsclient.events import emit
 from jmsclient.jms.consumer import LOOK_INTERVAL, MessageConsumer
 from jmsclient.jms.dispatcher import dispatch_until_closed
+from jmsclient.jms.guard import earlier
 from jmsclient.jms.making import Making
 from jmsclient.options import AcknowledgeMode
 
@@ -48,7 +49,7 @@ class Session(Making):
     def _close_forgotten(self) -> None:
         self.retry_in_hand()
         self._closing = True
-        self._end()
+        self._end(None)
 
     # -- the dispatcher ---------------------------------------------------------------------------------------------
 
@@ -122,24 +123,24 @@ class Session(Making):
                 late = error
         if late is not None:
             raise late
-        self.keeper.call(self._end)
+        self.keeper.call(lambda: self._end(deadline))
         dispatcher = self._dispatcher
         if dispatcher is not None:
             dispatcher.join(self.clock.left(deadline))
 
-    def _end(self) -> None:
+    def _end(self, deadline: float | None) -> None:
         """On the keeper: the provider takes back what was handed over and not acknowledged, as a counted attempt, and what is
         uncommitted; neither is delayed (IF-14). Then nothing names the session."""
         if self.closed:
             return
         for producer in self._producers:
             producer.close()
-        try:
-            self.transport_session.flush(self.request_deadline())
-            self.transport_session.close(self.request_deadline())
-        except JmsClientError as error:
-            if self._connection.failure is None:
-                emit("session", "close_failed", f"closing a session: {error}", level=logging.WARNING)
+        for call in (self.transport_session.flush, self.transport_session.close):
+            try:
+                call(earlier(deadline, self.request_deadline()))
+            except JmsClientError as error:
+                if self._connection.failure is None:
+                    emit("session", "close_failed", f"closing a session: {error}", level=logging.WARNING)
         self.closed = True
         self._connection.session_closed(self)
         self.bell.ring()

@@ -19,6 +19,7 @@ from jmsclient import (
     IllegalStateError,
     InvalidDestinationError,
     Message,
+    RequestTimeoutError,
     UnsupportedFeatureError,
     connect,
 )
@@ -207,3 +208,27 @@ def test_a_listener_takes_turns_between_consumers(connection: Connection, wait_u
     wait_until(lambda: len(seen) == 6)
     assert [text for text in seen if text and text[0] == "a"] == ["a0", "a1", "a2"]
     assert [text for text in seen if text and text[0] == "b"] == ["b0", "b1", "b2"]
+
+
+def test_ra19_a_provider_that_does_not_answer_does_not_keep_a_session_from_closing() -> None:
+    """RA-19: bounded by the close's own timeout; a failed flush does not keep the close from being sent."""
+    with ScriptedBackend() as backend, connect(backend.url, request_timeout=20.0) as own:
+        session = own.create_session()
+        calls: list[str] = []
+
+        def unanswered(name: str) -> Callable[[float | None], None]:
+            def call(deadline: float | None) -> None:
+                calls.append(name)
+                assert deadline is not None
+                assert session.clock.left(deadline) < 1  # type: ignore[operator]
+                raise RequestTimeoutError("no answer")
+
+            return call
+
+        close = session.transport_session.close
+        session.transport_session.flush = unanswered("flush")  # type: ignore[method-assign]
+        session.transport_session.close = unanswered("close")  # type: ignore[method-assign]
+        session.close(timeout=0.5)
+        assert calls == ["flush", "close"]
+        assert session.closed
+        close(None)

@@ -212,8 +212,9 @@ def test_unsubscribe_refuses_what_is_in_use_or_not_there(connection: Connection,
     publish("a")
     assert consumer.receive(2) is not None
     consumer.close()
-    with pytest.raises(IllegalStateError, match="acknowledged"):
-        session.unsubscribe("all")
+    for use in (session.unsubscribe, lambda name: session.create_durable_consumer(PRICES, name)):
+        with pytest.raises(IllegalStateError, match="acknowledged"):
+            use("all")
     session.acknowledge()
     session.unsubscribe("all")
     with pytest.raises(InvalidDestinationError, match="all"):
