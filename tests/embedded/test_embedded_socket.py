@@ -6,6 +6,7 @@ import os
 import resource
 import socket
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from jmsclient.errors import (
     IllegalStateError,
     StoreInUseError,
 )
-from jmsclient.transport.contract import ACCEPT
+from jmsclient.transport.contract import ACCEPT, Transport
 from jmsclient.transport.registry import parse_url
 from jmsclient_embedded.attach import listening
 from jmsclient_embedded.attach.attaching import attach
@@ -183,6 +184,28 @@ def test_attach_opens_the_store_where_nobody_holds_it(url: str, store: Path) -> 
         assert connection.transport.in_process
         assert socket_of(store).exists()
     assert not socket_of(store).exists()
+
+
+def test_many_that_come_at_once_are_all_let_in(connect: Connect, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than the system lets wait at a socket."""
+    monkeypatch.setattr(listening, "_BACKLOG", 1)
+    connect()
+    gate = threading.Barrier(30)
+    transports: list[Transport] = []
+
+    def come() -> None:
+        gate.wait(PATIENCE)
+        url = f"embedded:{fresh_name()}?store={store}&attach=yes"
+        transports.append(EmbeddedBackend().connect(parse_url(url), Listener(), deadline=None))
+
+    threads = [threading.Thread(target=come) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * PATIENCE)
+    assert len(transports) == 30
+    for transport in transports:
+        transport.close(None)
 
 
 def test_a_link_to_a_store_is_that_store(connect: Connect, store: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def open_or_attach(
             in_use = error
         try:
             return attach(parameters.store, endpoint, listener)
-        except (FileNotFoundError, ConnectionError) as error:
+        except (FileNotFoundError, ConnectionError, BlockingIOError) as error:  # it starts, it ends, too many come at once
             if time.monotonic() >= end:
                 raise _unreachable(in_use, parameters.store, error) from error
         except OSError as error:

@@ -34,7 +34,7 @@ HELLO_TIMEOUT = 10.0
 """Seconds after which a client that has not said hello is cut off."""
 DISMISS_TIMEOUT = 2.0
 _PAUSE_AFTER_FAULT = 1.0
-_BACKLOG = 16
+_BACKLOG = 64
 
 
 def socket_path(store: Path) -> Path:
