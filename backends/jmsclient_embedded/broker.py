@@ -9,6 +9,7 @@ listener, under it. Source: rules IF-2, IF-3, IF-7 to IF-11, IF-33, IF-34.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
@@ -39,7 +40,8 @@ from jmsclient_embedded.transactions import Transactions
 from jmsclient_embedded.writing import Writing
 
 SCAN_INTERVAL = 30.0
-"""Seconds between two looks for expired messages that nobody asks for (IF-33), and for blocked units of order (IF-34)."""
+"""Seconds between two looks for expired messages that nobody asks for (IF-33), and for blocked units of order (IF-34), unless
+`scan_interval` says otherwise; 0: none."""
 MOST_PUTS_AHEAD = 1_000
 """Sends of the main thread that may be on their way to the broker's thread before one waits for it."""
 WALL_LOOK_INTERVAL = 0.5
@@ -59,6 +61,7 @@ class Broker:
         clock: Clock,
         store: Store | None = None,
         startup: dict[Pause, bool | None] | None = None,
+        scan_interval: float = SCAN_INTERVAL,
     ) -> None:
         self.name = name
         self.clock = clock
@@ -87,7 +90,8 @@ class Broker:
         self.client_ids: set[str] = set()
         """Those of the connections that are open."""
         self._reported: set[int] = set()
-        self._next_scan = clock.monotonic() + SCAN_INTERVAL
+        self._scan_interval = scan_interval or math.inf
+        self._next_scan = clock.monotonic() + self._scan_interval
         self.steps = Steps(
             clock,
             name or "default",
@@ -265,7 +269,7 @@ class Broker:
         now, wall = self.clock.monotonic(), self.clock.wall()
         scan = now >= self._next_scan
         if scan:
-            self._next_scan = now + SCAN_INTERVAL
+            self._next_scan = now + self._scan_interval
         for line in tuple(self.granting.timed):
             queue = line.queue
             if scan:

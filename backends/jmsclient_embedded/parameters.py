@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from jmsclient.errors import ConfigurationError
-from jmsclient.options import DefaultReadAhead
+from jmsclient.options import DefaultReadAhead, seconds
 from jmsclient_embedded.pauses import Pause
 from jmsclient_embedded.settings import QueueSettings
 
 _TEMPLATE = {one.name: one for one in fields(QueueSettings) if one.name != "quota"}
 _PAUSES = {f"{pause.value}_paused": pause for pause in Pause}
-ALLOWED = ("store", "private", "attach", *_PAUSES, *_TEMPLATE)
+_SCAN = "expiration_scan"
+ALLOWED = ("store", "private", "attach", _SCAN, *_PAUSES, *_TEMPLATE)
 _TRUE_FALSE = {"true": True, "false": False, "default": None}
 _YES_NO = {"yes": True, "no": False}
 _READ_AHEAD = {one.value: one for one in DefaultReadAhead if one is not DefaultReadAhead.UNKNOWN}
@@ -26,13 +27,15 @@ _READ_AHEAD = {one.value: one for one in DefaultReadAhead if one is not DefaultR
 class BrokerParameters:
     """`store`: the absolute path of the store file, None: in memory; `defaults`: of queues made on first use; `startup`: the
     broker's pauses at start, None: as each destination says; `private`: it ends with its last connection although it is in
-    memory, as a test's broker should; `attach`: where another process holds the store, connect to that."""
+    memory, as a test's broker should; `attach`: where another process holds the store, connect to that; `scan_interval`: seconds
+    between two looks for what has expired (IF-33), 0: none."""
 
     store: Path | None = None
     private: bool = False
     attach: bool = field(default=False, compare=False)
     defaults: QueueSettings = field(default_factory=QueueSettings)
     startup: dict[Pause, bool | None] = field(default_factory=lambda: dict.fromkeys(Pause))
+    scan_interval: float = 30.0
 
 
 def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
@@ -47,6 +50,7 @@ def parse_parameters(parameters: Mapping[str, str]) -> BrokerParameters:
         attach=_attach(parameters.get("attach", "no"), store),
         defaults=_template(parameters),
         startup={pause: _true_or_false(name, parameters.get(name, "default")) for name, pause in _PAUSES.items()},
+        scan_interval=_seconds(_SCAN, parameters.get(_SCAN, "30")),
     )
 
 
@@ -90,6 +94,12 @@ def _whole(name: str, text: str) -> int:
         return int(text)
     except ValueError:
         raise ConfigurationError(f"{name}={text!r}: expected a whole number, or -1 for none") from None
+
+
+def _seconds(name: str, text: str) -> float:
+    found = _number(name, text)
+    seconds(name, found)
+    return found
 
 
 def _number(name: str, text: str) -> float:

@@ -62,7 +62,7 @@ def _get(key: _Key, name: str, wanted: BrokerParameters, *, given: bool) -> tupl
     if broker is None:
         store = None if wanted.store is None else Store(wanted.store)
         try:
-            broker = Broker(name, wanted.defaults, key[1], store, wanted.startup)
+            broker = Broker(name, wanted.defaults, key[1], store, wanted.startup, wanted.scan_interval)
         except BaseException:
             if store is not None:
                 store.close()

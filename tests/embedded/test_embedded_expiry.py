@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jmsclient import connect as connect_public
+from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
 from jmsclient.testing import ManualClock
 from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Outcome, Verb
@@ -450,3 +451,29 @@ def test_if_33_the_templates_time_to_live_is_not_the_error_destinations(connect:
     clock.advance(1000)
     client.session.flush(None)
     assert client.bodies("DLQ") == ["a"]
+
+
+@pytest.mark.parametrize("interval", [5, 30, 0])
+def test_if_33_the_scan_comes_each_so_many_seconds_or_never(connect: Connect, url: str, clock: ManualClock, interval: int) -> None:
+    client = connect(f"{url}?expiration_scan={interval}" if interval != 30 else url, clock)
+    client.send(content("a", expiration=clock.wall() + 1))
+    if not interval:
+        clock.advance(1e6)
+        client.session.flush(None)
+        assert client.numbers() == (1, 0)
+        _, sink = client.receiver(demand=1)  # it is found at the hand-over all the same
+        client.session.flush(None)
+        assert sink.arrivals == []
+        assert client.numbers() == (0, 0)
+        return
+    clock.advance(interval - 0.5)
+    client.session.flush(None)
+    assert client.numbers() == (1, 0)
+    clock.advance(1)
+    until(lambda: client.numbers() == (0, 0))
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "nan", ""])
+def test_if_33_a_scan_interval_that_cannot_work_is_named(connect: Connect, url: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match="expiration_scan"):
+        connect(f"{url}?expiration_scan={text}")
