@@ -18,7 +18,7 @@ from types import TracebackType
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination
-from jmsclient.errors import CloseTimeout, ConnectionLostError, IllegalStateError, JmsClientError
+from jmsclient.errors import CloseTimeout, ConfigurationError, ConnectionLostError, IllegalStateError, JmsClientError
 from jmsclient.events import emit
 from jmsclient.jms.consumer import MessageConsumer
 from jmsclient.jms.guard import earlier
@@ -59,11 +59,13 @@ def connect(
 ) -> Connection:
     """Connect to a provider. The URL's scheme chooses the backend; without a URL it is JMSCLIENT_URL, else `embedded:` with one
     WARNING. `start=False` delivers nothing before `start()`. `request_timeout` in seconds bounds attach, confirmations and
-    flush.
+    flush. `client_id` names this client to the provider, for durable subscriptions; one connection at a time has it.
 
     Raises ConfigurationError (unknown scheme, what to install), ConnectionLostError, RequestTimeoutError, StoreError.
     """
     seconds("request_timeout", request_timeout, least=0.001)
+    if client_id is not None and not (isinstance(client_id, str) and client_id.strip()):
+        raise ConfigurationError(f"client_id={client_id!r}: expected a text that is not empty, or None")
     endpoint = parse_url(url or _default_url(), username=username, password=password, client_id=client_id)
     return Connection(endpoint, start=start, request_timeout=request_timeout, options=options or ConnectionOptions())
 

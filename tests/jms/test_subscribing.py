@@ -143,6 +143,12 @@ def test_one_client_id_is_one_connections(url: str, connection: Connection) -> N
     connect(url, client_id="desk-1").close()
 
 
+@pytest.mark.parametrize("client_id", ["", "  ", 7])
+def test_a_client_id_is_a_text(url: str, client_id: Any) -> None:
+    with pytest.raises(ConfigurationError, match="client_id"):
+        connect(url, client_id=client_id)
+
+
 def test_one_consumer_at_a_time(session: Session) -> None:
     with session.create_durable_consumer(PRICES, "all"), pytest.raises(IllegalStateError, match="all"):
         session.create_durable_consumer(PRICES, "all")
