@@ -3,7 +3,8 @@
 -- KEYS: the set of triggers with parked messages; the mark; then for each trigger of the group the index of its parked messages (a
 --   sorted set by time, in which the time of a decided one is negative); then the entries, one hash each.
 -- ARGV: the number of triggers; the server's run id; 1 to write in any case, so that a WAIT after this covers what was read; then
---   for each command its verb, which trigger, which entry, token, history_ttl in ms, and:
+--   what commands have in common: the number of settings, then for each how many arguments it has, its verb, which trigger,
+--   history_ttl in ms, and what follows; then for each command, in the order of its entry, which setting, and its token.
 --   claim: lease, take_over, owner, body hash, decided, 1 where a lost store is no hindrance    complete: outcome
 --   release: state or '', lease, reason    renew: lease    park: reason, delivery count, owner, envelope    decide: decision, by
 --   join: what the lines of its place begin with, its line, how many are needed, how long it waits for them, its frame
@@ -334,9 +335,18 @@ end
 
 local triggers = tonumber(ARGV[1])
 local answers = {{NOW, found}}
+local settings = {}
+for number = 1, tonumber(take()) do
+  local length = tonumber(take())
+  settings[number] = cursor
+  cursor = cursor + length
+end
 while cursor < #ARGV do
-  local verb, index, key = verbs[take()], KEYS[2 + tonumber(take())], KEYS[2 + triggers + tonumber(take())]
-  local token, ttl = take(), take()
-  answers[#answers + 1] = verb(key, index, token, ttl)
+  local setting, token = settings[tonumber(take())], take()
+  local next_command = cursor
+  cursor = setting
+  local verb, index, ttl = verbs[take()], KEYS[2 + tonumber(take())], take()
+  answers[#answers + 1] = verb(KEYS[2 + triggers + #answers], index, token, ttl)
+  cursor = next_command
 end
 return answers

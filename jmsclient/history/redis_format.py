@@ -197,9 +197,12 @@ def parked_of(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
 
 
 class ScriptCall:
-    """The commands of one script call: where their replies belong, their keys, their arguments."""
+    """The commands of one script call: where their replies belong, their keys, their arguments.
 
-    __slots__ = ("_entries", "_keys", "_triggers", "arguments", "mark", "positions", "triggers_key")
+    What many commands of a group have alike (verb, lease, owner, lives) is sent once: arguments cost more than the rest of a call.
+    """
+
+    __slots__ = ("_commands", "_entries", "_keys", "_settings", "_triggers", "mark", "positions", "triggers_key")
 
     def __init__(self, keys: Keys, trigger: str) -> None:
         self._keys = keys
@@ -208,15 +211,24 @@ class ScriptCall:
         self.mark = keys.mark(trigger)
         self.triggers_key = keys.triggers(trigger)
         self.positions: list[int] = []
-        self.arguments: list[str | bytes | int] = []
+        self._settings: dict[tuple[str | bytes | int, ...], int] = {}
+        self._commands: list[str | int] = []
 
     def add(self, position: int, command: Command) -> None:
         trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
         self.positions.append(position)
         self._entries.append(self._keys.entry(command.trigger, command.source, command.id))
-        life = milliseconds(command.history_ttl)
-        self.arguments += (VERBS[type(command)], trigger, len(self._entries), command.token, life)
-        self.arguments += arguments_of(command)
+        setting = (VERBS[type(command)], trigger, milliseconds(command.history_ttl), *arguments_of(command))
+        self._commands += (self._settings.setdefault(setting, len(self._settings) + 1), command.token)
+
+    @property
+    def arguments(self) -> list[str | bytes | int]:
+        """The settings, each after how many it has; then each command's setting and token."""
+        found: list[str | bytes | int] = [len(self._settings)]
+        for setting in self._settings:
+            found.append(len(setting))
+            found += setting
+        return found + self._commands
 
     def keys_and_head(self, run_id: str, touch: bool) -> tuple[Any, ...]:
         """What comes before the arguments; `touch`: to write in any case, so that a WAIT after it covers what was read."""

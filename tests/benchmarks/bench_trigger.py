@@ -183,11 +183,28 @@ def bare_script(group: int, measure: Callable[[], float]) -> Callable[[Size], fl
         for start in range(0, number + group, group):
             claims = [(str(one), new_token()) for one in range(start, min(number, start + group))]
             keys = [prefix + id_ for id_, _ in (*before, *claims)]
-            arguments: list[Any] = []
-            for index, (_, token) in enumerate(before, 1):
-                arguments += ("complete", 1, index, token, 86400000, "done")
-            for index, (_, token) in enumerate(claims, 1 + len(before)):
-                arguments += ("claim", 1, index, token, 86400000, 60000000, 0, "=host:1", "", 0, 1)
+            arguments: list[Any] = [
+                2,
+                4,
+                "complete",
+                1,
+                86400000,
+                "done",
+                9,
+                "claim",
+                1,
+                86400000,
+                60000000,
+                0,
+                "=host:1",
+                "",
+                0,
+                1,
+            ]
+            for _, token in before:
+                arguments += (1, token)
+            for _, token in claims:
+                arguments += (2, token)
             if keys:
                 fixed = ("jmsclient:triggers:bench", "jmsclient:mark:bench", "jmsclient:parked:{bench}")
                 made.execute_command("EVALSHA", SHA, 3 + len(keys), *fixed, *keys, 1, run_id, 0, *arguments)
