@@ -20,7 +20,7 @@ from jmsclient.message import Content
 from jmsclient.transport.contract import Arrival, Outcome
 from jmsclient_embedded.admission import Admission, Route, Sending
 from jmsclient_embedded.aftermath import Aftermath, tell_events
-from jmsclient_embedded.catalogue import Catalogue
+from jmsclient_embedded.catalogue import TEMPORARY, Catalogue
 from jmsclient_embedded.closing import Closing
 from jmsclient_embedded.definitions import read
 from jmsclient_embedded.entry import Entry
@@ -122,9 +122,9 @@ class Broker:
         steps, gathered = self.steps, self.settling.gathered
         if not steps.by_caller():
             if steps.backlog < MOST_PUTS_AHEAD:
-                steps.tell(lambda: self._put(line, contents))
+                steps.tell(lambda: self._put_promised(line, contents))
             else:
-                steps.ask(lambda: self._put(line, contents))
+                steps.ask(lambda: self._put_promised(line, contents))
             return True
         rest = None
         with steps.lock:
@@ -235,6 +235,15 @@ class Broker:
         queue.add([Entry(granting.next_sequence(), content) for content in contents[entered:]], self.clock.wall())
         granting.shown(line)
         return True
+
+    def _put_promised(self, line: Line, contents: Sequence[Content]) -> None:
+        """What was confirmed when the queue was there comes into the next one of its name, if it was removed meanwhile."""
+        name = line.queue.name
+        if not line.plain and self.granting.lines.get(name) is not line:
+            if name.startswith(TEMPORARY):
+                return
+            line = self.granting.line(name)
+        self._put(line, contents)
 
     def discard(self, line: Line, entries: list[Entry]) -> None:
         """T17: these were taken away by management."""

@@ -263,6 +263,7 @@ class Catalogue:
             self._define(topic_key(destination.name), None)
         else:
             discard(found)
+            found.plain = False  # a send that found it just now sees that it is to look again
             del self._granting.lines[destination.name]
             self._granting.timed.discard(found)
             self._define(destination.name, None)

@@ -24,7 +24,7 @@ from jmsclient.transport.administration import ManagementResult
 from jmsclient.transport.contract import ACCEPT, RETRY, Outcome, Verb
 from jmsclient_embedded.administration import EmbeddedAdministration
 
-from .conftest import Client, Connect, content, until
+from .conftest import Client, Connect, content, in_thread, until
 
 
 def ids(*bodies: str) -> tuple[str, ...]:
@@ -487,3 +487,32 @@ def test_administration_of_a_closed_or_lost_connection(client: Client, connect: 
         end()
         with pytest.raises(JmsClientError):
             one.transport.administration()
+
+
+@pytest.mark.parametrize("thread", ["main", "another"])
+def test_a_send_that_meets_the_removal_of_its_queue_is_not_lost(client: Client, thread: str) -> None:
+    """It found the queue before it went; what is confirmed is in the new queue of that name."""
+    client.send("old")
+    line = client.broker.granting.lines["q"]
+    client.admin.delete_destination("q")
+    message = content("a")
+    if thread == "main":
+        assert client.broker.put(line, [message])
+        client.session.flush(None)
+        assert client.bodies() == ["a"]
+    else:
+        in_thread(lambda: _refused(client, line, message))
+        assert client.admin.destinations() == []
+
+
+def _refused(client: Client, line: Any, message: Any) -> None:
+    assert client.broker.put(line, [message]) is False  # and it goes the long way
+
+
+def test_a_send_that_meets_the_removal_of_a_temporary_queue_makes_none(client: Client) -> None:
+    place = client.session.create_temporary("queue", None)
+    line = client.broker.granting.lines[place.name]
+    client.session.delete_temporary(place, None)
+    client.broker.put(line, [content("a")])
+    client.session.flush(None)
+    assert client.admin.destinations() == []
