@@ -44,7 +44,7 @@ class Settling:
 
         Hot path: AUTO pays an append once a message, not a step.
         """
-        gathered, queue = self.gathered, None
+        gathered, last = self.gathered, None
         live: list[Entry] = []
         for _ in range(len(gathered)):
             arrival = gathered.popleft()
@@ -52,15 +52,15 @@ class Settling:
             if entry.delivery is not arrival:
                 self._tell_stale(arrival.receiver.outlet, 1)  # type: ignore[attr-defined]  # an embedded receiver
                 continue
-            if entry.owner.queue is not queue:  # type: ignore[union-attr]  # it has an owner while it is delivered
-                if queue is not None:
-                    queue.accept(live)
+            if entry.owner is not last:
+                if last is not None:
+                    last.queue.accept(live)
                     live = []
-                queue = entry.owner.queue  # type: ignore[union-attr]
+                last = entry.owner  # it has one while it is delivered
             entry.delivery = None  # an exception of a signal handler may have had it handed over twice
             live.append(entry)
-        if queue is not None:
-            queue.accept(live)
+        if last is not None:
+            last.queue.accept(live)
 
     def settle(self, outlet: Outlet, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         """One outcome for these; what is not this delivery any more is skipped, and counted as stale."""
