@@ -183,24 +183,9 @@ def bare_script(group: int, measure: Callable[[], float]) -> Callable[[Size], fl
         for start in range(0, number + group, group):
             claims = [(str(one), new_token()) for one in range(start, min(number, start + group))]
             keys = [prefix + id_ for id_, _ in (*before, *claims)]
-            arguments: list[Any] = [
-                2,
-                4,
-                "complete",
-                1,
-                86400000,
-                "done",
-                9,
-                "claim",
-                1,
-                86400000,
-                60000000,
-                0,
-                "=host:1",
-                "",
-                0,
-                1,
-            ]
+            done = (4, "complete", 1, 86400000, "done")
+            claim = (9, "claim", 1, 86400000, 60000000, 0, "=host:1", "", 0, 1)
+            arguments: list[Any] = [2, *done, *claim]
             for _, token in before:
                 arguments += (1, token)
             for _, token in claims:
