@@ -22,7 +22,7 @@ from jmsclient_embedded.admission import Admission, Route, Sending
 from jmsclient_embedded.aftermath import Aftermath, tell_events
 from jmsclient_embedded.catalogue import TEMPORARY, Catalogue
 from jmsclient_embedded.closing import Closing
-from jmsclient_embedded.definitions import read
+from jmsclient_embedded.definitions import MARK, read
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
@@ -262,6 +262,9 @@ class Broker:
         exceeded: dict[Line, list[Entry]] = {}
         for row in store.load():
             last = row.sequence
+            if MARK in row.queue and row.queue not in self.granting.lines:  # its subscription ended while it was written
+                self.writing.delete([Entry(row.sequence, row.content, stored=True)])
+                continue
             line = self.granting.line(row.queue)
             entry = Entry(row.sequence, row.content, count=row.count, stored=True)
             if row.interrupted and 0 <= line.queue.settings.redelivery_limit < row.count:
@@ -324,6 +327,8 @@ class Broker:
     def _after(self) -> Callable[[], None] | None:
         if self.admission.freed_quotas:
             self.admission.serve()
+        if self._aftermath.write and self.writing.over:
+            self.writing.give_up()
         others, pushes = self._aftermath.take_others(), self._aftermath.take_pushes()
         return (lambda: self._act(others, pushes)) if others is not None or pushes else None
 

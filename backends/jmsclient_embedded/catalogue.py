@@ -264,6 +264,7 @@ class Catalogue:
         else:
             discard(found)
             found.plain = False  # a send that found it just now sees that it is to look again
+            found.gone = True
             del self._granting.lines[destination.name]
             self._granting.timed.discard(found)
             self._define(destination.name, None)

@@ -33,6 +33,7 @@ class Line:
         "consumption_paused",
         "destination",
         "flags",
+        "gone",
         "lax",
         "outlets",
         "plain",
@@ -60,6 +61,8 @@ class Line:
         self.consumers_high = 0
         self.consumers_total = 0
         self.consumption_paused = False
+        self.gone = False
+        """Its destination or subscription is no more: what was sent to it in a transaction, or is being stored, is dropped."""
         self.plain = True
         """A send to it needs no look at pauses, quotas or overrides."""
         self.lax = True

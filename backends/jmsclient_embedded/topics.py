@@ -111,6 +111,9 @@ class Topics:
         else:
             if not spec.name or not spec.name.strip():
                 raise InvalidDestinationError(f"{spec.destination.address}: a {spec.kind} subscription needs a name")
+            for text in (spec.name, client_id or ""):
+                if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in text):
+                    raise InvalidDestinationError(f"{text!r}: control characters and surrogates are not allowed in names")
             name = f"{spec.kind}{MARK}{client_id or ''}{MARK}{spec.name}"
         wanted = SubscriptionDefinition(
             topic=spec.destination.name,
@@ -132,7 +135,9 @@ class Topics:
         return found.line
 
     def _line_name(self, wanted: SubscriptionDefinition, name: str) -> str:
-        return f"{wanted.topic}{MARK}{name}"
+        """One of its own, also where somebody still holds messages of one that ended."""
+        line_name = f"{wanted.topic}{MARK}{name}"
+        return f"{line_name}{MARK}{next(self._granting.numbers)}" if line_name in self._granting.lines else line_name
 
     def _find(self, client_id: str | None, name: str, *, durable: bool) -> Subscription | None:
         for one in self.subscriptions.values():
@@ -154,6 +159,8 @@ class Topics:
             return True
         if active:
             raise IllegalStateError(f"{name} is in use with another topic or selector; close its consumers first")
+        if any(holder.held for holder in found.line.queue.holders.values()):
+            raise IllegalStateError(f"{name} has messages that are not acknowledged; close their session first")
         return False
 
     def add(self, told: SubscriptionDefinition, line_name: str, *, durable: bool, origin: object = None) -> Subscription:
@@ -210,6 +217,7 @@ class Topics:
         if first and subscription.durable:
             self.ended(subscription)
         if not any(holder.held for holder in line.queue.holders.values()):
+            line.gone = True
             self.subscriptions.pop(name, None)
             self._granting.lines.pop(name, None)
             self._granting.timed.discard(line)

@@ -40,6 +40,8 @@ class Transactions:
             self._undo(ending, RETRY, planned=False)
             answer.fail(TransactionRolledBackError(f"the transaction was rolled back: {ending.spoilt}"))
             return
+        self._undo_sends([part for part in ending.sent if part.line.gone])
+        ending.sent = [part for part in ending.sent if not part.line.gone]
         for part in ending.sent:
             part.line.queue.renumber(part.entries, self._granting.next_sequence)
         keepers = {line: self._keep(line, entries.values()) for line, entries in ending.accepted.items()}
@@ -61,7 +63,7 @@ class Transactions:
         if done:
             wall = self._clock.wall()
             for part in ending.sent:
-                part.line.queue.end_send(part.entries, wall)
+                self._writing.end_send(part.line, part.entries, wall)
             for line, entries in ending.accepted.items():
                 line.queue.accept(list(entries.values()))
         else:

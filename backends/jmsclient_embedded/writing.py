@@ -21,6 +21,8 @@ from jmsclient_embedded.line import Line
 from jmsclient_embedded.steps import Answer, Steps
 from jmsclient_embedded.store import Definition, Store
 
+_CLOSED = "the store is closed, and what was given to it since is not stored; connect again"
+
 
 class Writing:
     """Gathers changes; `commit` writes them in one transaction. `shown` is called, as part of a step, for each line whose
@@ -35,6 +37,9 @@ class Writing:
         self._failing = False
         self._bell = clock.bell()
         self._ending = False
+        self.over = False
+        """The store is closed: nothing can be written any more."""
+        self._dropped = False
         self._thread: threading.Thread | None = None
 
     def start(self, steps: Steps, name: str) -> None:
@@ -94,6 +99,14 @@ class Writing:
         """
         self.send(line, [entry], [encode(entry.content)], None)
 
+    def end_send(self, line: Line, entries: Sequence[Entry], wall: float) -> None:
+        """T5: they are stored. Where their destination is gone meanwhile, they go too."""
+        if line.gone:
+            line.queue.fail_send(entries)
+            self.delete(entries)
+        else:
+            line.queue.end_send(entries, wall)
+
     def delete(self, entries: Sequence[Entry]) -> None:
         """They left their queue."""
         if self.store is not None and (rows := [entry.sequence for entry in entries if entry.stored]):
@@ -120,7 +133,10 @@ class Writing:
 
     def join(self, answer: Answer[None]) -> None:
         """Answer when everything given so far is stored."""
-        self._commits.join(answer)
+        if self._dropped:
+            answer.fail(StoreError(_CLOSED))
+        else:
+            self._commits.join(answer)
 
     # -- the store's thread ------------------------------------------------------------------------------------------
 
@@ -133,7 +149,22 @@ class Writing:
                     break
                 self._bell.wait(steps.perform(self._due))
         finally:
+            steps.perform(self._close)
             store.close()
+
+    def _close(self) -> None:
+        self.over = True
+        self._aftermath.write = True  # so that what came since is given up at the end of this step
+
+    def give_up(self) -> None:
+        """Nobody writes any more: whoever waits hears of it, instead of waiting for ever. What was settled comes back."""
+        self._aftermath.write = False
+        batch, self._commits.next = self._commits.next, Batch()
+        self._dropped |= bool(batch.changes)
+        error = StoreError(_CLOSED)
+        for send in batch.sends:
+            send.line.queue.fail_send(send.entries)
+        self._tell_failed(batch, batch.sends, error)
 
     def _write(self, store: Store, steps: Steps, *, at_once: bool) -> None:
         batch = steps.perform(lambda: self._begin(at_once=at_once))
@@ -169,7 +200,7 @@ class Writing:
         self._commits.succeeded()
         wall = self._clock.wall()
         for send in batch.sends:
-            send.line.queue.end_send(send.entries, wall)
+            self.end_send(send.line, send.entries, wall)
         for line in {send.line: None for send in batch.sends}:
             self._shown(line)
         for send in batch.sends:
@@ -182,8 +213,16 @@ class Writing:
             waiter.give()
 
     def _failed(self, batch: Batch, error: StoreError) -> None:
-        for send in self._commits.failed(batch, self._clock.monotonic()):
+        failed = self._commits.failed(batch, self._clock.monotonic())
+        for send in failed:
             send.line.queue.fail_send(send.entries)
+        self._tell_failed(batch, failed, error)
+        if not self._failing:
+            self._failing = True
+            self._aftermath.tell("store_failed", str(error), level=logging.ERROR)
+
+    def _tell_failed(self, batch: Batch, sends: Sequence[PendingSend], error: StoreError) -> None:
+        for send in sends:
             if send.done is not None:
                 send.done(error)
         for commit in batch.commits:
@@ -191,9 +230,6 @@ class Writing:
             commit.answer.fail(TransactionRolledBackError(f"the transaction could not be stored and was rolled back: {error}"))
         for waiter in batch.waiters:
             waiter.fail(error)
-        if not self._failing:
-            self._failing = True
-            self._aftermath.tell("store_failed", str(error), level=logging.ERROR)
 
 
 def _rows(line: Line, entries: Sequence[Entry], envelopes: Sequence[bytes | None]) -> list[tuple[int, str, int, bytes]]:

@@ -125,11 +125,14 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def connect(self) -> None:
         """Two connections, the first with a client identifier."""
-        url = f"embedded:{self.name}" + (f"?store={self.path}" if self.path else "")
         for client_id in ("one", None):
-            endpoint = parse_url(url, client_id=client_id, clock=self.clock)
-            self.cast.transports.append(EmbeddedBackend().connect(endpoint, Listener(), deadline=None))
+            self.connect_one(client_id)
         self.scanned_at = self.broker._next_scan
+
+    def connect_one(self, client_id: str | None) -> None:
+        url = f"embedded:{self.name}" + (f"?store={self.path}" if self.path else "")
+        endpoint = parse_url(url, client_id=client_id, clock=self.clock)
+        self.cast.transports.append(EmbeddedBackend().connect(endpoint, Listener(), deadline=None))
 
     @property
     def broker(self) -> Broker:

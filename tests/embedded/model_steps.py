@@ -372,8 +372,7 @@ class Steps(BrokerMachine):
         """IF-10: the second connection dies; everything is back, at once."""
         lost = self.cast.transports.pop()
         simulate_connection_loss(lost)
-        fresh = self.cast.transports[0]
-        self.cast.transports.append(type(fresh)(self.broker, _NoListener(), _no_release))
+        self.connect_one(None)
         self.forget([one for one in self.cast.actors if one.model.connection == 1])
 
     # -- pauses and time --------------------------------------------------------------------------------------------------------
@@ -585,15 +584,6 @@ class _NoSink:
 
     def closed(self, error: Exception | None) -> None:
         raise AssertionError(f"closed by the broker: {error}")
-
-
-class _NoListener:
-    def lost(self, error: Exception) -> None:
-        pass
-
-
-def _no_release(broker: object, deadline: float | None) -> None:
-    pass
 
 
 def _nothing() -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from jmsclient.destination import Queue, Topic
+from jmsclient.errors import IllegalStateError, InvalidDestinationError, SendError, StoreError, TransactionRolledBackError
 from jmsclient.testing import ManualClock
-from jmsclient.transport.contract import RELEASE, Outcome, Verb
+from jmsclient.transport.contract import ACCEPT, RELEASE, Outcome, ReceiverSpec, Verb
+from jmsclient_embedded.invariants import check
+from jmsclient_embedded.receiver import EmbeddedReceiver
+from jmsclient_embedded.registry import close_broker
 
-from .conftest import Client, Connect, content, until
+from .conftest import Client, Connect, RecordingSink, content, hand, in_thread, until
 
 
 @pytest.mark.parametrize("verb", Verb)
@@ -56,3 +63,99 @@ def test_if_33_expired_messages_go_to_the_error_destination_in_the_order_in_whic
     clock.advance(31.0)
     until(lambda: client.admin.statistics("q").messages_moved == 6)
     assert [one.message_id for one in client.admin.messages("DLQ")] == [f"ID:{number}" for number in range(6)]
+
+
+# -- the store -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored_url(url: str, tmp_path: Path) -> str:
+    return f"{url}?store={tmp_path}/found.db"
+
+
+def test_nobody_waits_for_a_store_that_is_closed(connect: Connect, stored_url: str) -> None:
+    client = connect(stored_url)
+    client.send("a")
+    receiver, arrivals = client.take(1)
+    transacted = client.transport.open_session(transacted=True, deadline=None)
+    sender = transacted.open_sender(Queue("q"), None)
+    sender.send([content("b")], room_deadline=None, confirm_timeout=None)
+    close_broker(client.broker)
+    in_thread(lambda: client.session.flush(None))  # nothing has been given to it since
+    receiver.settle(arrivals, ACCEPT)
+
+    def after() -> None:
+        with pytest.raises(StoreError):
+            client.session.flush(None)
+        with pytest.raises(SendError):
+            client.send("c")
+        with pytest.raises(TransactionRolledBackError):
+            transacted.commit(None)
+
+    in_thread(after)
+
+
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+
+def subscribe(client: Client, kind: str, name: str | None, selector: str | None = None) -> tuple[EmbeddedReceiver, RecordingSink]:
+    sink = RecordingSink()
+    spec = ReceiverSpec(destination=Topic("t"), kind=kind, name=name, selector=selector)  # type: ignore[arg-type]
+    return client.session.open_receiver(spec, sink, None), sink
+
+
+def test_t5_what_is_committed_for_a_subscription_that_is_gone_is_not_stored(connect: Connect, stored_url: str) -> None:
+    client = connect(stored_url)
+    keep = connect(stored_url)
+    receiver, _ = subscribe(client, "durable", "d")
+    receiver.close(None)
+    transacted = client.transport.open_session(transacted=True, deadline=None)
+    sender = transacted.open_sender(Topic("t"), None)
+    sender.send([content("a"), content("b")], room_deadline=None, confirm_timeout=None)
+    client.session.unsubscribe("d", None)
+    transacted.commit(None)
+    check(client.broker)
+    client.transport.close(None)
+    keep.transport.close(None)
+    again = connect(stored_url)
+    check(again.broker)
+    assert [one.address for one in again.admin.destinations()] in ([], ["topic:///t"])
+
+
+@pytest.mark.parametrize("kind", ["durable", "shared_durable"])
+def test_jm_8_3_3_a_subscription_with_unacknowledged_messages_is_not_made_anew(client: Client, kind: str) -> None:
+    receiver, sink = subscribe(client, kind, "d")
+    receiver.request(2)
+    client.session.open_sender(Topic("t"), None).send([content("a"), content("b")], room_deadline=None, confirm_timeout=None)
+    arrivals = sink.wait(2)
+    hand(receiver, arrivals)
+    receiver.close(None)
+    with pytest.raises(IllegalStateError, match="not acknowledged"):
+        subscribe(client, kind, "d", "JMSPriority > 4")
+    receiver.settle(arrivals, ACCEPT)
+    subscribe(client, kind, "d", "JMSPriority > 4")
+    client.session.close(None)
+    check(client.broker)
+
+
+def test_if_9_a_shared_subscription_begins_anew_beside_one_whose_messages_are_still_held(client: Client) -> None:
+    first, sink = subscribe(client, "shared", "s")
+    first.request(1)
+    sender = client.session.open_sender(Topic("t"), None)
+    sender.send([content("a"), content("b")], room_deadline=None, confirm_timeout=None)
+    hand(first, sink.wait(1))
+    first.close(None)
+    subscribe(client, "shared", "s")
+    sender.send([content("c")], room_deadline=None, confirm_timeout=None)
+    check(client.broker)
+    client.session.close(None)
+    check(client.broker)
+    assert client.admin.statistics("topic:///t").messages_pending == 0
+    assert not client.broker.topics.subscriptions
+
+
+@pytest.mark.parametrize("name", ["a\x1fb", "\ud800", "a\n"])
+def test_a_subscription_has_no_name_that_cannot_be_stored_or_told_from_another(client: Client, name: str) -> None:
+    with pytest.raises(InvalidDestinationError, match="control characters"):
+        subscribe(client, "durable", name)
+    assert not client.broker.topics.subscriptions
