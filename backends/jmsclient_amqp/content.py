@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from jmsclient.errors import MessageFormatError
 from jmsclient.message import Body, Content, MessageKind, PropertyValue
 from jmsclient_amqp.header import Header
 from jmsclient_amqp.naming import QUEUE, TOPIC, Naming
-from jmsclient_amqp.primitives import Opaque, Symbol, Timestamp, Unsigned, read
+from jmsclient_amqp.primitives import Opaque, Symbol, Timestamp, Unsigned, read, skip
 from jmsclient_amqp.sections import DATA, SEQUENCE, VALUE, Sections
 
 KIND: Final = "x-opt-jms-msg-type"
@@ -144,9 +145,11 @@ class AmqpContent(Content):
     @property
     def kind(self) -> MessageKind:  # type: ignore[override]  # as above
         if self._kind is None:
-            said = self.annotations().get(KIND) if self.sections.annotations else None
-            known = _KINDS.get(said) if isinstance(said, int) and not isinstance(said, bool) else None
-            self._kind = known or self._kind_by_section()
+            at, raw = self.sections.annotations, self._raw
+            said = None
+            if at:
+                said = _said(raw[at : at + 2 + raw[at + 1]]) if raw[at] == 0xC1 else _said(raw[at : skip(raw, at)])
+            self._kind = said or self._kind_by_section()
         return self._kind
 
     def _kind_by_section(self) -> MessageKind:
@@ -246,6 +249,14 @@ class AmqpContent(Content):
         if kind is MessageKind.STREAM and isinstance(value, list):
             return [as_element(element) for element in value]
         raise MessageFormatError(f"a {kind.name} message whose body is a {type(value).__name__}")
+
+
+@lru_cache(maxsize=256)
+def _said(annotations: bytes) -> MessageKind | None:
+    """The kind that the annotations say. The same bytes come again with nearly every message of a sender."""
+    value = read(annotations)[0]
+    said = value.get(KIND) if isinstance(value, dict) else None
+    return _KINDS.get(said) if isinstance(said, int) and not isinstance(said, bool) else None
 
 
 def _kind_by_content_type(content_type: str) -> MessageKind:

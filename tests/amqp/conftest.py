@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from jmsclient.testing.conformance import RecordingListener, RecordingSink
 from jmsclient.transport.contract import Arrival, Receiver, ReceiverSpec, Transport, TransportSession
 from jmsclient.transport.registry import find_backend, parse_url
 
+from ..brokers.launching import compiled  # noqa: TID252  there is no package to name
 from .peer import Peer
 
 QUEUE = Queue("q")
@@ -72,3 +74,8 @@ def connect() -> Iterator[Callable[..., Client]]:
     yield make
     for client in clients:
         client.transport.close(client.deadline(2.0))
+
+
+def compiled_java(pom: Path, source: Path, name: str) -> str:
+    """The class path of a Java program of the tests."""
+    return compiled(pom, source, name)

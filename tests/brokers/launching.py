@@ -135,7 +135,7 @@ class Broker(ABC):
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
             try:
-                self._process.wait(20)
+                self._process.wait(8)
             except subprocess.TimeoutExpired:
                 self.kill()
         self._process = None

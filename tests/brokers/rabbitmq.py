@@ -73,7 +73,7 @@ class RabbitMQ(Broker):
     def stop(self) -> None:
         super().stop()
         if self._mapper is not None:
-            self._mapper.terminate()
+            self._mapper.kill()
             self._mapper.wait(10)
             self._mapper = None
 
