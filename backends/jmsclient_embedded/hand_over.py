@@ -58,7 +58,7 @@ class HandOverJournal:
         """These (sequence, count) are about to be seen. When it returns, kill -9 cannot undo it. Raises StoreError."""
         with self._lock:
             self._open.update(counts)
-            data = b"".join([_RECORD.pack(*one) for one in counts])
+            data = _RECORD.pack(*counts[0]) if len(counts) == 1 else b"".join([_RECORD.pack(*one) for one in counts])
             written = 0
             try:
                 written = os.write(self._file, data)

@@ -110,6 +110,12 @@ class EmbeddedReceiver(Receiver):
         store = self._broker.store
         if store is None:
             return
+        if len(arrivals) == 1:  # a receive: once a message, so without lists
+            entry: Entry = arrivals[0].tag
+            if entry.stored and not arrivals[0].settled:
+                entry.marked = True
+                store.journal.mark(((entry.sequence, entry.count + 1),))
+            return
         entries: list[Entry] = [arrival.tag for arrival in arrivals if not arrival.settled and arrival.tag.stored]
         if entries:
             for entry in entries:
