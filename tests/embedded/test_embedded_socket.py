@@ -237,6 +237,8 @@ def test_another_broker_than_the_one_there_is_is_refused(holder: Client, store: 
     Attached(store, "?redelivery_limit=-1")
     with pytest.raises(ConfigurationError, match="other parameters"):
         Attached(store, "?redelivery_limit=3")
+    with pytest.raises(ConfigurationError, match="other parameters"):
+        Attached(store, "?consumption_paused=true")
     with pytest.raises(ConfigurationError, match="nonsense"):
         Attached(store, "?nonsense=3")
 

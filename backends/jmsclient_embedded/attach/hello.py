@@ -7,6 +7,7 @@ numbers understand each other, and a difference says what to do.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from jmsclient.errors import ConfigurationError, StoreInUseError
@@ -33,8 +34,7 @@ def check_greeting(said: Mapping[str, Any], holder: BrokerParameters) -> None:
     given = said["parameters"]
     if not given:
         return
-    wanted = parse_parameters(given)
-    if (wanted.defaults, wanted.startup) != (holder.defaults, holder.startup):
+    if replace(parse_parameters(given), store=holder.store, private=holder.private) != holder:
         raise ConfigurationError("the process that holds the store opened it with other parameters; use the same, or none")
 
 
