@@ -19,10 +19,16 @@ from collections.abc import Iterator
 
 import pytest
 
-_CHECKS = ("check", "trial", "closing_checks", "delivery_checks", "settlement_checks", "transaction_checks")
+_CHECKS = ("check", "trial", "closing_checks", "delivery_checks", "settlement_checks", "subscription_checks", "transaction_checks")
 pytest.register_assert_rewrite(*(f"jmsclient.testing.{name}" for name in _CHECKS))  # so that a failure shows the values
 
-from jmsclient.testing import closing_checks, delivery_checks, settlement_checks, transaction_checks  # noqa: E402, F401  each registers
+from jmsclient.testing import (  # noqa: E402  each registers its checks
+    closing_checks,  # noqa: F401
+    delivery_checks,  # noqa: F401
+    settlement_checks,  # noqa: F401
+    subscription_checks,  # noqa: F401
+    transaction_checks,  # noqa: F401
+)
 from jmsclient.testing.check import CHECKS, Check  # noqa: E402
 from jmsclient.testing.trial import Harness, RecordingListener, RecordingSink, Trial  # noqa: E402
 

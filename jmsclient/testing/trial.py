@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
-from jmsclient.destination import Destination, Queue
+from jmsclient.destination import Destination, Queue, Topic
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import (
@@ -49,6 +49,10 @@ class Harness(ABC):
     def queue(self) -> Destination:
         """A queue that exists, is empty, and is used by nobody else."""
         return Queue(f"conformance.{next(_numbers)}.{time.monotonic_ns()}")
+
+    def topic(self) -> Topic:
+        """A topic that nobody else uses (asked where `topics` is declared)."""
+        return Topic(f"conformance.{next(_numbers)}.{time.monotonic_ns()}")
 
     def error_destination(self, queue: Destination) -> Destination | None:
         """Where a dead letter of `queue` goes (asked where `reject` is `dead_letter`); None: it can't be read."""
@@ -162,8 +166,11 @@ class Trial:
     ) -> list[Receipt]:
         """Send texts in one call, to the trial's queue unless told otherwise."""
         flags = [persistent] * len(bodies) if isinstance(persistent, bool) else persistent
+        target = queue or self.queue
         contents = [self.content(body, persistent=flag) for body, flag in zip(bodies, flags, strict=True)]
-        sender = (session or self.session).open_sender(queue or self.queue, self.deadline)
+        for content in contents:
+            content.destination = target.address
+        sender = (session or self.session).open_sender(target, self.deadline)
         receipts = sender.send(contents, room_deadline=self.deadline, confirm_timeout=self.harness.patience)
         sender.close(self.deadline)
         return receipts

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
-from jmsclient.destination import Destination, Queue
+from jmsclient.destination import Destination, Queue, Topic
 from jmsclient.testing.conformance import ConformanceSuite, Harness
 from jmsclient.transport.contract import Transport, TransportListener
 from jmsclient.transport.registry import find_backend, parse_url
@@ -12,6 +14,7 @@ from jmsclient.transport.registry import find_backend, parse_url
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
 pytestmark = pytest.mark.real
+_numbers = count()
 
 
 class AmqpHarness(Harness):
@@ -25,6 +28,10 @@ class AmqpHarness(Harness):
 
     def lose_link(self, transport: Transport) -> None:
         amqp.cut(transport)
+
+    def topic(self) -> Topic:
+        """One that exists where topics have to."""
+        return Topic(f"topic.{next(_numbers) % 20}")
 
     def error_destination(self, queue: Destination) -> Destination | None:
         return self._error_destination
