@@ -136,7 +136,7 @@ class SqlHistory(DocumentHistory):
         self._complete(connection, completion)
 
     def _complete(self, connection: Any, completion: Complete) -> None:
-        if self._create:  # nothing was asked of this history yet: in the transaction that it is given
+        if self._create and not self._prepared and tables.missing(connection):  # nothing was asked of this history yet
             tables.create(connection)
         tables.take_turns(connection, [self._key(completion)])
         reply = self._apply(connection, completion, self._times.now(connection))
@@ -191,38 +191,38 @@ class SqlHistory(DocumentHistory):
     @contextmanager
     def _own(self) -> Iterator[Any]:
         """A transaction of the history's own, within the time limit."""
-        self._check_open()
-        with (
-            self._source.transaction(wait=self._timeout) as connection,
-            self._watchdog.limit(connection, self._timeout + 1.0),
-            unavailable(connection),
-        ):
-            tables.limit(connection, self._timeout)
-            if self._create:
-                tables.create(connection)
-                self._create = False
-            self._times.now(connection)
-            self._prepared = True
+        self._prepare()
+        with self._within(writes=True) as connection:
             yield connection
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
         """The same for questions: on SQLite they wait for no writer."""
         self._prepare()
+        with self._within(writes=False) as connection:
+            yield connection
+
+    def _prepare(self) -> None:
+        """Have the tables, and on SQLite the time, before a transaction that uses them: a table is made under a lock that others'
+        transactions may be waiting behind, so nothing else is done under it."""
+        if self._prepared:
+            return
+        with self._within(writes=True) as connection:
+            if self._create and tables.missing(connection):
+                tables.create(connection)
+            self._times.now(connection)
+        self._prepared = True
+
+    @contextmanager
+    def _within(self, *, writes: bool) -> Iterator[Any]:
         self._check_open()
         with (
-            self._source.transaction(wait=self._timeout, writes=False) as connection,
+            self._source.transaction(wait=self._timeout, writes=writes) as connection,
             self._watchdog.limit(connection, self._timeout + 1.0),
             unavailable(connection),
         ):
             tables.limit(connection, self._timeout)
             yield connection
-
-    def _prepare(self) -> None:
-        """Have the tables, and on SQLite the time, before a transaction that may not write them."""
-        if not self._prepared:
-            with self._own():
-                pass
 
     def _check_open(self) -> None:
         if self._closed:

@@ -15,6 +15,7 @@ from jmsclient.history.rows import COLUMNS, Key
 from jmsclient.history.sql_source import driver_of, run
 from jmsclient.history.sqlite_file import BootClock
 
+NAMES = ("jmsclient_entries", "jmsclient_entries_expire", "jmsclient_parked", "jmsclient_clock")
 _KEY = "namespace = ? AND trigger_id = ? AND source = ? AND id = ?"
 _NAMES = f"namespace, trigger_id, source, id, {COLUMNS}"
 _UPDATES = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS.split(", "))
@@ -63,6 +64,15 @@ def schema(dialect: str) -> list[str]:
         delivery_count INTEGER NOT NULL, envelope {blob} NOT NULL, {primary})""",
         "CREATE TABLE IF NOT EXISTS jmsclient_clock (boot_id TEXT NOT NULL, clock_offset DOUBLE PRECISION NOT NULL)",
     ]
+
+
+def missing(connection: Any) -> bool:
+    """Whether tables have to be made. Locks nothing."""
+    if driver_of(connection) != "sqlite3":
+        asked = " OR ".join(f"to_regclass('{name}') IS NULL" for name in NAMES)
+        return bool(run(connection, f"SELECT {asked}").rows[0][0])
+    there = {name for (name,) in run(connection, "SELECT name FROM sqlite_master").rows}
+    return not there.issuperset(NAMES)
 
 
 def create(connection: Any) -> None:
