@@ -138,9 +138,11 @@ class Making(Settling):
         checked_name(name)
         if not self.capabilities.durable_subscriptions:
             raise UnsupportedFeatureError("unsubscribe: this provider offers no durable subscriptions")
-        deadline = self.request_deadline()
+        self.run_inside(lambda: self.keeper.shielded(lambda: self._unsubscribe(name)))
+
+    def _unsubscribe(self, name: str) -> None:
         with self._hint_at_lingering():
-            self.run_inside(lambda: self.keeper.shielded(lambda: self.transport_session.unsubscribe(name, deadline)))
+            self.transport_session.unsubscribe(name, self.request_deadline())
 
     @contextmanager
     def _hint_at_lingering(self) -> Iterator[None]:
@@ -170,11 +172,16 @@ class Making(Settling):
         self, spec: ReceiverSpec, listener: MessageListener | None, prefetch: int | None, options: ConsumerOptions | None
     ) -> MessageConsumer:
         wanted = Wanted(spec=spec, prefetch=checked_prefetch(prefetch), options=options or ConsumerOptions())
-        with self._hint_at_lingering():
-            consumer = self.run_inside(lambda: self.keeper.shielded(lambda: open_consumer(self._session, wanted)))
+        consumer = self.run_inside(lambda: self.keeper.shielded(lambda: self._opened(wanted)))
         if listener is not None:
             consumer.listener = listener
         return consumer
+
+    def _opened(self, wanted: Wanted) -> MessageConsumer:
+        if wanted.spec.name is None:
+            return open_consumer(self._session, wanted)
+        with self._hint_at_lingering():
+            return open_consumer(self._session, wanted)
 
     # -- browsers ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from jmsclient.testing.scripted_transaction import ScriptedTransaction
 from jmsclient.transport.contract import ACCEPT, Arrival, Outcome, Receipt, Receiver, ReceiverSpec, Sender, Sink, Verb
 
 if TYPE_CHECKING:
-    from jmsclient.testing.scripted_transport import ScriptedSession
+    from jmsclient.testing.scripted_session import ScriptedSession
 
 
 class ScriptedReceiver(Receiver):

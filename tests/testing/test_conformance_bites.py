@@ -14,9 +14,10 @@ from jmsclient.testing.conformance import CHECKS, Harness, Trial
 from jmsclient.testing.scripted import ScriptedBackend
 from jmsclient.testing.scripted_links import ScriptedReceiver, ScriptedSender
 from jmsclient.testing.scripted_queue import Held, Queues
+from jmsclient.testing.scripted_session import ScriptedSession
 from jmsclient.testing.scripted_state import ScriptedState
 from jmsclient.testing.scripted_transaction import ScriptedTransaction
-from jmsclient.testing.scripted_transport import ScriptedSession, ScriptedTransport
+from jmsclient.testing.scripted_transport import ScriptedTransport
 from jmsclient.transport.contract import RELEASE, Arrival, Outcome, Receipt, Transport, TransportListener
 from jmsclient.transport.registry import parse_url
 
