@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 class EmbeddedReceiver(Receiver):
     """A receiver. `default_read_ahead` is the DEFREADA of its destination (RA-1), `error_destination` where that destination's
-    failed messages go (TR-45)."""
+    failed messages go (TR-45), `redelivery_delay` how many seconds they wait at least before they come again (TR-54)."""
 
     def __init__(self, session: EmbeddedSession, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> None:
         self._session = session
@@ -60,6 +60,7 @@ class EmbeddedReceiver(Receiver):
         self._gathered = broker.settling.gathered
         settings = self.outlet.line.settings
         self.default_read_ahead = settings.default_read_ahead
+        self.redelivery_delay = max(0.0, settings.redelivery_delay)
         self.error_destination = None if settings.error_destination is None else Queue(settings.error_destination)
         if spec.kind in DURABLE:
             broker.flush(deadline)

@@ -408,7 +408,7 @@ class Worker:
         """One history object a URL and time limit; an object given is the caller's and is not closed."""
         if not isinstance(history, str):
             return history
-        key = (history, 0.0 if history == "memory:" else operation_timeout)  # one memory, whatever the limit
+        key = (history, 0.0 if history.startswith("memory:") else operation_timeout)  # one memory, whatever the limit
         if key not in self._opened:
             self._opened[key] = open_history(history, namespace=self.name, operation_timeout=operation_timeout)
         return self._opened[key]

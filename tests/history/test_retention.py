@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jmsclient import Worker
+from jmsclient import Worker, connect
 from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
 from jmsclient.history.retention import needed_history_ttl, warn_of_short_history_ttl
@@ -58,6 +58,17 @@ def test_tr54_a_trigger_is_checked_when_it_starts(name: str, events: list[Event]
         with worker:
             pass
     assert [event.name for event in events].count("history_ttl_short") == warnings
+
+
+def test_tr54_an_embedded_queue_says_how_long_a_message_waits_before_it_comes_again(events: list[Event]) -> None:
+    with connect("embedded:tr54") as connection:
+        connection.administration.create_queue("orders", redelivery_delay=600.0)
+        worker = Worker("embedded:tr54", history="memory:")
+        worker.trigger("queue:///orders", max_deliveries=200)(takes_a_body)
+        with worker:
+            pass
+    (event,) = [event for event in events if event.name == "history_ttl_short"]
+    assert event.fields["needed"] == 60.0 + 200 * 600.0 + 3600.0
 
 
 def takes_a_body(body: str) -> None:

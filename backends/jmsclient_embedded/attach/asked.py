@@ -98,6 +98,7 @@ class Asked:
         return {
             "default_read_ahead": getattr(opened, "default_read_ahead", DefaultReadAhead.UNKNOWN),
             "error_destination": getattr(opened, "error_destination", None),
+            "redelivery_delay": getattr(opened, "redelivery_delay", 0.0),
         }
 
     def drain(self, deadline: float | None, *, receiver: int) -> None:

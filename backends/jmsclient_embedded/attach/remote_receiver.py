@@ -44,12 +44,14 @@ class RemoteArrival(Arrival):
 
 
 class RemoteReceiver(Receiver):
-    """A receiver of the holder's broker. Thread-safe. `default_read_ahead` and `error_destination` as of an embedded one."""
+    """A receiver of the holder's broker. Thread-safe. `default_read_ahead`, `error_destination` and
+    `redelivery_delay` as of an embedded one."""
 
     def __init__(self, link: Link, number: int, sink: Sink) -> None:
         self.number = number
         self.default_read_ahead = DefaultReadAhead.UNKNOWN
         self.error_destination: Destination | None = None
+        self.redelivery_delay = 0.0
         self._link = link
         self._sink = sink
         self._ended = False
@@ -64,6 +66,7 @@ class RemoteReceiver(Receiver):
             raise
         self.default_read_ahead = opened["default_read_ahead"]
         self.error_destination = opened["error_destination"]
+        self.redelivery_delay = opened["redelivery_delay"]
 
     def request(self, count: int) -> None:
         if count > 0 and not self._ended and not self._link.dead:
