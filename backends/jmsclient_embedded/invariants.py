@@ -14,6 +14,8 @@ Must not change anything. Source: rules IF-7, IF-8, IF-9, IF-15. The invariants,
 - J-10 nothing is in the state `paused` while insertion is not paused
 - J-11 pending by kind adds up to pending; what a transacted session holds counts as uncommitted
 - J-12 the members of a quota are the queues that name it; a send waits only where there is no room for it (IF-31)
+- J-13 nobody who wants a message is left without one that it may have, unless consumption is paused (T10)
+- J-14 whoever looks at the clock knows of each queue that holds something delayed or something that expires (IF-3, IF-33)
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from jmsclient_embedded.admission import Sending
 from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.queue import MessageQueue
 from jmsclient_embedded.states import CURRENT, PENDING, State
@@ -47,6 +50,9 @@ def _check_broker(broker: Broker) -> None:
         check_queue(line.queue, owners)
         _check_turns(line)
         _check_quota(line)
+        _check_stranded(line, broker.clock.wall())
+        timed = line.queue.expiring or line.queue.has_delayed
+        assert not timed or line in broker.granting.timed, f"J-14 {line.queue.name}: nobody looks at the clock for it"
 
 
 def check_queue(queue: MessageQueue, holders: Iterable[Holder]) -> None:
@@ -131,6 +137,12 @@ def _check_quota(line: Line) -> None:
     assert line.queue in quota.members, f"J-12 {name}: it is no member of its quota"
     if quota.waiting and not any(queue.insertion_paused for queue in quota.members):
         assert quota.messages_maximum >= 0 or quota.bytes_maximum >= 0, f"J-12 {name}: a send waits for room that is not bounded"
+    waiting = [one for one in quota.waiting if isinstance(one, Sending) and not one.held_back]
+    for one in waiting[:1] if quota.policy == "fifo" else waiting:
+        content = one.contents[one.entered]
+        copies, size = len(one.route.lines_for(content, one.group.origin)), getattr(content, "size", 0)
+        assert copies, f"J-12 {name}: a send waits for room that needs none"
+        assert not quota.room_for(copies, size * copies), f"J-12 {name}: there is room, and a send waits for it"
 
 
 def _check_order(queue: MessageQueue, unheld: list[Entry]) -> None:
@@ -146,10 +158,23 @@ def _check_order(queue: MessageQueue, unheld: list[Entry]) -> None:
 def _check_turns(line: Line) -> None:
     name = line.queue.name
     assert len(set(line.wanting)) == len(line.wanting), f"J-7 {name}: a receiver stands in the turn twice"
+    for outlet in line.outlets:
+        assert outlet.wanting or not outlet.demand, f"J-7 {name}: {outlet.holder.name} has demand and stands in no turn"
     for outlet in line.wanting:
         assert outlet.wanting, f"J-7 {name}: {outlet.holder.name} stands in the turn and does not know"
         assert not outlet.closing, f"J-7 {name}: {outlet.holder.name} is closed and stands in the turn"
         assert outlet.demand > 0, f"J-7 {name}: {outlet.holder.name} stands in the turn without demand"
+
+
+def _check_stranded(line: Line, wall: float) -> None:
+    if line.consumption_paused or not line.wanting:
+        return
+    fresh = [entry for entry in line.queue.browse() if entry.expires_at is None or entry.expires_at > wall]
+    for outlet in line.wanting:
+        selection, number = outlet.holder.selection, outlet.holder.number
+        for entry in fresh:
+            may_have = number not in (entry.barred or ()) if selection is None else selection.wants(entry)
+            assert not may_have, f"J-13 {line.queue.name}: {entry} waits, and {outlet.holder.name} wants it"
 
 
 def _size(entries: Iterable[Entry]) -> int:

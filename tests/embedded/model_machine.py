@@ -40,6 +40,13 @@ T = TypeVar("T")
 TOPIC = Topic("t")
 PATIENCE = 5.0
 _numbers = itertools.count(1)
+_ENDED = {
+    "entered": None,
+    "timeout": "ResourceAllocationError",
+    "closed": "IllegalStateError",
+    "lost": "ConnectionLostError",
+}
+"""What a send that waited raises."""
 
 
 class ModelSink:
@@ -219,7 +226,7 @@ class BrokerMachine(RuleBasedStateMachine):
             self.cast.blocked.remove(one)
             one.actor.busy = False
             error = one.result.exception(PATIENCE)
-            expect = {"entered": None, "timeout": "ResourceAllocationError", "closed": "IllegalStateError"}[one.waiter.ended]
+            expect = _ENDED[one.waiter.ended]
             if expect is not None and one.waiter.entered:
                 expect = "SendError"
             found = None if error is None else type(error).__name__

@@ -356,12 +356,12 @@ class Steps(BrokerMachine):
             self.do(lambda: actor.real.close(None), elsewhere=elsewhere)
             self.forget([actor])
 
-    def forget(self, actors: Sequence[Actor]) -> None:
+    def forget(self, actors: Sequence[Actor], how: str = "closed") -> None:
         """These sessions are gone."""
 
         def gone() -> None:
             for actor in actors:
-                self.model.close_session(actor.model)
+                self.model.close_session(actor.model, how)
 
         self.then(gone)
         self.cast.readers = [one for one in self.cast.readers if one.taker.session not in [actor.model for actor in actors]]
@@ -373,7 +373,7 @@ class Steps(BrokerMachine):
         lost = self.cast.transports.pop()
         simulate_connection_loss(lost)
         self.connect_one(None)
-        self.forget([one for one in self.cast.actors if one.model.connection == 1])
+        self.forget([one for one in self.cast.actors if one.model.connection == 1], "lost")
 
     # -- pauses and time --------------------------------------------------------------------------------------------------------
 

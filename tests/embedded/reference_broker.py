@@ -33,6 +33,9 @@ class Room:
     def fits_ever(self, message: Message) -> bool:
         return 0 not in (self.messages_maximum, self.bytes_maximum) and not 0 <= self.bytes_maximum < message.size
 
+    def must_wait(self) -> bool:
+        return self.fifo and not all(one.held_back for one in self.waiters)
+
     def fitting(self, messages: Sequence[Message]) -> int:
         """How many of these, from the first on, fit now."""
         there = [one for place in self.members for one in place.messages]
@@ -54,7 +57,12 @@ class Waiter:
     deadline: float | None
     entered: int = 0
     ended: str = ""
-    """`entered`, `timeout` or `closed`; empty: it waits."""
+    """`entered`, `timeout`, `closed` or `lost`; empty: it waits."""
+
+    @property
+    def held_back(self) -> bool:
+        """It may not enter whatever room there is: nobody stands behind it."""
+        return self.place.paused("insertion")
 
 
 @dataclass(eq=False)
@@ -133,7 +141,7 @@ class Reference:
             return "enters"
         if not all(room.fits_ever(one) for one in messages):
             return "never"
-        fitting = 0 if room.fifo and room.waiters else room.fitting(messages)
+        fitting = 0 if room.must_wait() else room.fitting(messages)
         if fitting == len(messages):
             return "enters"
         return "waits" if may_wait else "part" if fitting else "full"
@@ -145,7 +153,7 @@ class Reference:
         waiter = Waiter(place, session, list(messages), deadline)
         if room is None:
             self._enter_some(waiter, len(messages))
-        elif not (room.fifo and room.waiters):
+        elif not room.must_wait():
             self._enter_some(waiter, room.fitting(messages))
         if not waiter.left:
             waiter.ended = "entered"
@@ -211,13 +219,13 @@ class Reference:
         before = sum(one.entered for one in room.waiters)
         after = 0
         for waiter in list(room.waiters):
-            if not waiter.place.paused("insertion"):
+            if not waiter.held_back:
                 self._enter_some(waiter, room.fitting(waiter.left))
             after += waiter.entered
             if not waiter.left:
                 waiter.ended = "entered"
                 room.waiters.remove(waiter)
-            elif room.fifo:
+            elif room.fifo and not waiter.held_back:
                 break
         return after > before
 
@@ -372,11 +380,11 @@ class Reference:
         place.leave(place.in_state(*UNHELD), "messages_deleted")
         place.gone = True
 
-    def close_session(self, session: Session) -> None:
+    def close_session(self, session: Session, how: str = "closed") -> None:
         """Handed over ones go back counted, others not, none delayed (IF-9, IF-14); a transaction is rolled back."""
         for room in set(self.rooms.values()):
             for waiter in [one for one in room.waiters if one.session is session]:
-                waiter.ended = "closed"
+                waiter.ended = how
                 room.waiters.remove(waiter)
         for taker in session.takers:
             self.close(taker)
