@@ -83,21 +83,8 @@ class Connection:
     """Made by `connect`. A context manager: leaving it closes it. Thread-safe."""
 
     def __init__(self, endpoint: Endpoint, *, start: bool, request_timeout: float, options: ConnectionOptions) -> None:
-        self.options = options
-        self.request_timeout = request_timeout
-        self.clock: Clock = endpoint.clock or SYSTEM_CLOCK
-        self.started = False
-        self.closed = False
-        self.failure: JmsClientError | None = None
-        self.exception_listener: Callable[[Exception], object] | None = None
-        """Called once, with the error, when the connection fails for good; on the keeper's thread."""
-        self.client_id = endpoint.client_id
-        """What names this client to the provider, for durable subscriptions; None without."""
         self._endpoint = endpoint
-        self._held: tuple[weakref.ref[Session], ...] = ()  # replaced whole, on the keeper only
-        self._tally = Tally()  # touched on the keeper only
-        self.message_ids = MessageIds()
-        self.keeper = Keeper(endpoint.scheme, self.clock)
+        self._begin(endpoint.scheme, endpoint.clock or SYSTEM_CLOCK, request_timeout, options, endpoint.client_id)
         try:
             self.transport: Transport = self.keeper.shielded(
                 lambda: find_backend(endpoint.scheme).connect(
@@ -108,11 +95,28 @@ class Connection:
             self.keeper.stop()
             raise
         self.capabilities: Capabilities = self.transport.capabilities
-        self.default_send_timeout = EMBEDDED_SEND_TIMEOUT if endpoint.scheme == "embedded" else request_timeout
+        self.default_send_timeout: float = EMBEDDED_SEND_TIMEOUT if endpoint.scheme == "embedded" else request_timeout
         self._complete = True
         _live.add(self)
         if start:
             self.start()
+
+    def _begin(self, name: str, clock: Clock, request_timeout: float, options: ConnectionOptions, client_id: str | None) -> None:
+        """What every connection has before it has a transport."""
+        self.options = options
+        self.request_timeout = request_timeout
+        self.clock = clock
+        self.started = False
+        self.closed = False
+        self.failure: JmsClientError | None = None
+        self.exception_listener: Callable[[Exception], object] | None = None
+        """Called once, with the error, when the connection fails for good; on the keeper's thread."""
+        self.client_id = client_id
+        """What names this client to the provider, for durable subscriptions; None without."""
+        self._held: tuple[weakref.ref[Session], ...] = ()  # replaced whole, on the keeper only
+        self._tally = Tally()  # touched on the keeper only
+        self.message_ids: MessageIds = MessageIds()
+        self.keeper = Keeper(name, clock)
 
     _complete = False  # nothing to close before it is
 

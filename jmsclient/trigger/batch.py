@@ -23,9 +23,13 @@ class Batch:
         self.works = works
 
 
-def grouped(works: Sequence[Work], size: int) -> list[Work | Batch]:
+Item = Work | Batch
+"""What one call of a handler or resolver is about."""
+
+
+def grouped(works: Sequence[Work], size: int) -> list[Item]:
     """Resolver questions as they are, the others in batches of at most `size`, order kept."""
-    items: list[Work | Batch] = [work for work in works if work.question is not None]
+    items: list[Item] = [work for work in works if work.question is not None]
     ready = [work for work in works if work.question is None]
     items += [Batch(ready[start : start + size]) for start in range(0, len(ready), size)]
     return items

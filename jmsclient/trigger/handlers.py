@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import queue
-import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -19,19 +17,19 @@ from typing import Any
 from jmsclient.clock import Bell
 from jmsclient.history.entries import Complete
 from jmsclient.message import Message
-from jmsclient.trigger.batch import Batch, Prepared, grouped
+from jmsclient.trigger.batch import Batch, Item, Prepared, grouped
 from jmsclient.trigger.binding import BatchCall
 from jmsclient.trigger.decision import Status
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
+from jmsclient.trigger.handler_loop import LAST_MOMENT, HandlerLoop
+from jmsclient.trigger.handler_threads import HandlerThreads
 from jmsclient.trigger.recording import recording
 from jmsclient.trigger.transaction import Transaction
 from jmsclient.trigger.work import Work
 
 Call = Callable[[Message, Delivery], Any] | BatchCall
-Item = Work | Batch
 Send = Callable[[list[Gathered]], None]
-LAST_MOMENT = 1.0
 NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -236,137 +234,6 @@ class Handlers:
             delivery_count=work.arrival.delivery_count,
             entry=work.entry,
         )
-
-
-class HandlerThreads:
-    """A fixed number of threads that run work off one queue.
-
-    Whoever is free takes the next work, so no thread idles while another has one waiting (TR-62). A group wakes one thread, and a
-    thread that leaves work behind wakes the next before it runs its own: handlers that wait get a thread each, and those that
-    return at once are not paid for with a wake-up each.
-    """
-
-    def __init__(self, name: str, number: int, execute: Callable[[Item], None], done: Callable[[Item], None]) -> None:
-        self._execute = execute
-        self._done = done
-        self._works: deque[Item] = deque()  # append and popleft are atomic: no lock
-        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._waking = False
-        """A thread was woken and has not looked yet; stored before the wake and cleared before the look, so none is missed."""
-        # Daemons: a handler that never returns must not keep the process alive after the grace period (O01).
-        self._threads = [
-            threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
-        ]
-
-    def begin(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def start(self, items: Sequence[Item]) -> None:
-        self._works.extend(items)
-        self._wake()
-
-    def stop(self, timeout: float | None) -> None:
-        for _ in self._threads:
-            self._wakes.put(False)
-        for thread in self._threads:
-            thread.join(timeout)
-
-    def _wake(self) -> None:
-        if not self._waking:
-            self._waking = True
-            self._wakes.put(True)
-
-    def _run(self) -> None:
-        works = self._works
-        going_on = True
-        while going_on:
-            going_on = self._wakes.get()
-            self._waking = False
-            while works:
-                try:
-                    item = works.popleft()
-                except IndexError:
-                    break
-                if works:
-                    self._wake()
-                self._execute(item)
-                self._done(item)
-
-
-class HandlerLoop:
-    """One thread with an event loop; at most `number` handlers are in it at once, begun in the order given."""
-
-    def __init__(
-        self,
-        name: str,
-        number: int,
-        execute: Callable[[Item, ThreadPoolExecutor], Coroutine[Any, Any, None]],
-        done: Callable[[Item], None],
-    ) -> None:
-        self._execute = execute
-        self._done = done
-        self._room = asyncio.Semaphore(number)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._started = 0
-        self._ended = 0
-        self._cancelled = False
-        self._loop = asyncio.new_event_loop()
-        self._sender = ThreadPoolExecutor(1, thread_name_prefix=f"jmsclient-{name}-sender")  # its thread starts with a first send
-        self._thread = threading.Thread(target=self._run, name=f"jmsclient-{name}-loop", daemon=True)
-
-    @property
-    def active(self) -> int:
-        return self._started - self._ended
-
-    def begin(self) -> None:
-        self._thread.start()
-
-    def start(self, items: Sequence[Item]) -> None:
-        self._started += len(items)
-        self._loop.call_soon_threadsafe(self._begin, items)
-
-    def cancel(self) -> None:
-        if not self._cancelled:
-            self._cancelled = True
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def stop(self, timeout: float | None) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self._sender.shutdown(wait=False)
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
-
-    def _begin(self, items: Sequence[Item]) -> None:
-        for item in items:
-            task = self._loop.create_task(self._one(item))
-            self._tasks.add(task)  # the loop itself holds tasks weakly
-            task.add_done_callback(self._tasks.discard)
-
-    async def _one(self, item: Item) -> None:
-        try:
-            async with self._room:
-                await self._execute(item, self._sender)
-        except asyncio.CancelledError as error:  # before it began
-            for work in item.works if isinstance(item, Batch) else (item,):
-                work.error = error
-        self._ended += 1
-        self._done(item)
-
-    def _cancel(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-            self._cancel()
-            if self._tasks:
-                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=LAST_MOMENT))
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
 
 
 def is_async(function: Callable[..., Any]) -> bool:

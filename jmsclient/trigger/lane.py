@@ -25,7 +25,8 @@ from jmsclient.trigger.handlers import Call, Send
 from jmsclient.trigger.join_spec import JoinSpec
 from jmsclient.trigger.joins import SetContent, members
 from jmsclient.trigger.outbox import Line, Outbox
-from jmsclient.trigger.pipeline import Pipeline, TriggerReport
+from jmsclient.trigger.pipeline import Pipeline
+from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.stand_in import StandIn
 from jmsclient.trigger.transaction import Transaction
 

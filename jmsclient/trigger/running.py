@@ -21,7 +21,8 @@ from jmsclient.trigger.counters import Counters, total
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.lane import Lane
 from jmsclient.trigger.outbox import Outbox
-from jmsclient.trigger.pipeline import Pipeline, TriggerReport
+from jmsclient.trigger.pipeline import Pipeline
+from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.stand_in import StandIn
 
 TriggerState = Literal["enabled", "suspended", "disabled"]

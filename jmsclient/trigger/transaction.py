@@ -21,8 +21,6 @@ from jmsclient.errors import (
 )
 from jmsclient.events import emit
 from jmsclient.jms.connection import Connection
-from jmsclient.jms.keeper import Keeper
-from jmsclient.jms.outgoing import MessageIds
 from jmsclient.jms.session import Session
 from jmsclient.options import AcknowledgeMode, ConnectionOptions
 from jmsclient.transport.contract import ACCEPT, Transport
@@ -39,22 +37,13 @@ class BorrowedConnection(Connection):
     """A Connection on a transport that is a worker's and is not closed with it."""
 
     def __init__(self, transport: Transport, name: str, clock: Clock, request_timeout: float) -> None:
-        self.options = ConnectionOptions()
-        self.request_timeout = request_timeout
-        self.clock = clock
+        self._begin(name, clock, request_timeout, ConnectionOptions(), None)
         self.started = True
-        self.closed = False
-        self.failure = None
-        self.exception_listener = None
-        self.client_id = None
-        self._held = ()
-        self.message_ids = MessageIds()
-        self.keeper = Keeper(name, clock)
         self.transport = transport
         self.capabilities = transport.capabilities
         self.default_send_timeout = request_timeout
 
-    def _end(self) -> None:
+    def _end(self, deadline: float | None) -> None:
         self.started = False
         self.closed = True
 

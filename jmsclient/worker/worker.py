@@ -40,7 +40,7 @@ from jmsclient.transport.registry import find_backend, parse_url
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.join_spec import Activation, JoinKind, JoinSpec
 from jmsclient.trigger.lane import check_handler
-from jmsclient.trigger.pipeline import TriggerReport
+from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.running import RunningTrigger
 from jmsclient.trigger.stand_in import StandIn
 
