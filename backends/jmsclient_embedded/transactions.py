@@ -80,8 +80,10 @@ class Transactions:
         self._undo(transaction.take(), Outcome(verb=Verb.RETRY, delay=redelivery_delay), planned=True)
 
     def abandon(self, transaction: Transaction) -> None:
-        """T6: its session is gone. What it received goes back as everything that the session held."""
+        """T6: its session is gone. What it received goes back as everything that the session held. A commit that was on its way
+        meanwhile must not be told that it is done."""
         self._undo_sends(transaction.take().sent)
+        transaction.spoilt = "its session was closed, or its connection lost"
 
     def _undo_sends(self, sent: Sequence[SentPart]) -> None:
         for part in sent:

@@ -13,6 +13,7 @@ from jmsclient.transport.contract import ACCEPT, RELEASE, Outcome, ReceiverSpec,
 from jmsclient_embedded.invariants import check
 from jmsclient_embedded.receiver import EmbeddedReceiver
 from jmsclient_embedded.registry import close_broker
+from jmsclient_embedded.transport import simulate_connection_loss
 
 from .conftest import Client, Connect, RecordingSink, content, hand, in_thread, until
 
@@ -93,6 +94,36 @@ def test_nobody_waits_for_a_store_that_is_closed(connect: Connect, stored_url: s
             transacted.commit(None)
 
     in_thread(after)
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["lost", "closed"])
+def test_if_28_a_commit_that_meets_the_end_of_its_session_is_not_told_that_it_is_done(
+    client: Client, connect: Connect, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    client.send("a")
+    other = connect()
+    transacted = other.transport.open_session(transacted=True, deadline=None)
+    transacted.open_sender(Queue("q"), None).send([content("b")], room_deadline=None, confirm_timeout=None)
+    sink = RecordingSink()
+    receiver = transacted.open_receiver(ReceiverSpec(destination=Queue("q")), sink, None)
+    receiver.request(1)
+    hand(receiver, sink.wait(1))
+    receiver.settle(sink.arrivals, ACCEPT)
+
+    def ends_now() -> None:  # after the look whether it is open, before the commit is carried out
+        monkeypatch.undo()
+        if end == "lost":
+            simulate_connection_loss(other.transport)
+        else:
+            transacted.close(None)
+
+    monkeypatch.setattr(transacted, "check_open", ends_now)
+    with pytest.raises(TransactionRolledBackError):
+        transacted.commit(None)
+    assert client.shown() == [("visible", 1)]
 
 
 # -- subscriptions -----------------------------------------------------------------------------------------------------
