@@ -5,10 +5,11 @@ Must not know of states, storage or turns. Source: transport/contract.py; rules 
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Literal
 
 from jmsclient.destination import Destination
-from jmsclient.errors import IllegalStateError, RequestTimeoutError, TransactionInDoubtError
+from jmsclient.errors import IllegalStateError, RequestTimeoutError, StoreError, TransactionInDoubtError
 from jmsclient.transport.contract import ReceiverSpec, Sink, TransportSession
 from jmsclient_embedded.outlet import Group
 from jmsclient_embedded.receiver import EmbeddedReceiver
@@ -73,7 +74,8 @@ class EmbeddedSession(TransportSession):
         if transaction is None:
             raise IllegalStateError("rollback: this session is not transacted")
         self.broker.steps.ask(lambda: self.broker.transactions.rollback(transaction, redelivery_delay), deadline)
-        self.broker.flush(deadline)
+        with contextlib.suppress(StoreError):  # it is done; what counts of it are not in the rows yet is in the journal, and told
+            self.broker.flush(deadline)
 
     # -- subscriptions and temporary destinations ---------------------------------------------------------------------
 
@@ -104,5 +106,5 @@ class EmbeddedSession(TransportSession):
 
         self.broker.ask_later(close, deadline, "the end of a session")
         self._closed = True
-        self.broker.flush(deadline)
         self.transport.forget(self)
+        self.broker.flush(deadline)
