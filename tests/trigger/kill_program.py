@@ -21,6 +21,7 @@ from jmsclient.history import Claim, Complete, DocumentHistory, Entry, ParkedMes
 from jmsclient.history.entries import Command
 from jmsclient.options import WorkerOptions
 
+CONCURRENCY = int(os.environ.get("KILL_CONCURRENCY", "1"))
 LEASE = float(os.environ.get("KILL_LEASE", "0.4"))
 jmsclient.trigger.carrying_out.LOOK_INTERVAL = 0.1
 
@@ -72,7 +73,7 @@ def main(store: str, history_url: str, effects: str, trigger: str, step: str, pa
     options = WorkerOptions(journal=Path(store).with_name("journal.jsonl"))
     worker = Worker(f"embedded:kill?store={store}", history=history, options=options)
 
-    @worker.trigger("queue:///orders", name=trigger, lease=LEASE)
+    @worker.trigger("queue:///orders", name=trigger, lease=LEASE, concurrency=CONCURRENCY)
     def book(body: str, delivery: Delivery) -> None:
         with open(effects, "a", encoding="utf-8") as file:
             file.write(f"{delivery.message.message_id}\n")
@@ -82,7 +83,7 @@ def main(store: str, history_url: str, effects: str, trigger: str, step: str, pa
     with worker:
         counters = worker.triggers[trigger].pipeline.counters
         end = time.monotonic() + float(patience)
-        while time.monotonic() < end and not (counters.completed or counters.duplicate or counters.parked):
+        while time.monotonic() < end and (step == "work" or not (counters.completed or counters.duplicate or counters.parked)):
             time.sleep(0.02)
         time.sleep(0.2)  # what would still come would be a fault
         result = counters.as_dict()
