@@ -15,6 +15,7 @@ import threading
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
 from jmsclient.clock import Clock
@@ -72,7 +73,7 @@ class Owner(Protocol):
     """What the loop works for."""
 
     def look(self) -> None:
-        """New bytes have been processed. Raises EngineError or JmsClientError where the connection is over."""
+        """New bytes have been processed, or a timer has run. Raises EngineError or JmsClientError where the connection is over."""
 
     def ended(self, error: Exception) -> None:
         """The thread is about to end. Once."""
@@ -89,6 +90,8 @@ class Loop:
         self._connection = connection
         self._owner = owner
         self._commands: deque[tuple[Callable[[Any, Any], None], Any, Any]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_number = 0
         self._after_writing: deque[Callable[[], None]] = deque()
         self._asleep = False  # these two: written by the thread before it sleeps
         self._woken = False  # and set by whoever wakes it
@@ -152,6 +155,11 @@ class Loop:
             answer.fail(self.error)
         return answer.wait(self.clock, deadline, what)
 
+    def after(self, seconds: float, run: Callable[[], None]) -> None:
+        """Call `run` so many seconds from now; on the thread itself."""
+        self._timer_number += 1
+        heappush(self._timers, (self.clock.monotonic() + seconds, self._timer_number, run))
+
     def after_writing(self, run: Callable[[], None]) -> None:
         """Call `run` when all that the engine has to say so far is on its way; on the thread itself. The engine writes the
         begin of a session before the settlements that it was told of earlier."""
@@ -191,7 +199,13 @@ class Loop:
             run, first, second = commands.popleft()
             run(first, second)
         now = self.clock.monotonic()
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            heappop(timers)[2]()
+            self._owner.look()  # others may have waited for what this ended
         due = self.engine.tick(now)
+        if timers:
+            due = timers[0][0] if due is None else min(due, timers[0][0])
         self._write()
         while self._after_writing and not self._wants_to_write:
             self._after_writing.popleft()()

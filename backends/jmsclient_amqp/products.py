@@ -41,6 +41,8 @@ class Product:
     """The count in the header is to be believed."""
     answers_close: bool = True
     """A closed link is closed by it too; otherwise it only detaches."""
+    end_patience: float | None = None
+    """Seconds after which the end of a session or connection counts as answered; None: it is always answered."""
     session_per_receiver: bool = False
     """What was on its way when a link was closed comes back only when the session ends: so each receiver has its own."""
     durable_queues: bool = False
@@ -122,6 +124,7 @@ RABBITMQ_3: Final = Product(
     modified=False,
     first_acquirer=True,
     answers_close=False,
+    end_patience=1.0,  # one end in a hundred is swallowed
     session_per_receiver=True,
     durable_queues=True,
     temporary=False,

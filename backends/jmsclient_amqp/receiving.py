@@ -407,13 +407,21 @@ class AmqpReceiver(Receiver):
             self._transport.expect_detach(self.link.address, self._detached)
             self.link.detach()
         elif self._own is not None:
-            self._own.close()
+            own = self._own
+            own.close()
+            if self._product.end_patience is not None:
+                self._loop.after(self._product.end_patience, lambda: self._end_unanswered(own))
         else:
             self.link.close()
 
+    def _end_unanswered(self, own: SessionHandle) -> None:
+        if self._own is own:
+            self._closed_by_peer_or_us()
+
     def _free(self) -> None:
         if self._own is not None:
-            self._own.free()
+            if self._own.remote_closed:
+                self._own.free()
             self._own = None
         else:
             self.link.free()

@@ -48,7 +48,8 @@ class AmqpSession(TransportSession):
         self._beginning: Answer[None] | None = None
         self._ending: Answer[None] | None = None
         self.transaction = Transaction(self) if transacted else None
-        self._ended = False  # by us
+        self._ended = False  # by us: everything was given back
+        self._alone = False  # and the end was sent
         self.over = False
         """It has ended, by whomever."""
 
@@ -218,7 +219,9 @@ class AmqpSession(TransportSession):
             beginning.give(None)
         if self._ending is not None and not self.over:
             self._end_when_quiet()
-        if not self.over and self.handle.remote_closed and not (self._ended and any(one.apart for one in self._receivers)):
+        if self._ended and not self._alone and not self.over:
+            self._end_when_alone()
+        if not self.over and self.handle.remote_closed:
             self._ended_by_peer_or_us()
 
     def _end(self, answer: Answer[None], _: Any) -> None:
@@ -244,7 +247,19 @@ class AmqpSession(TransportSession):
                 receiver.give_back()
             if self.transaction is not None and self.transaction.used:
                 self.transaction.discharge(None, fail=True)
+            self._end_when_alone()
+
+    def _end_when_alone(self) -> None:
+        """Once the sessions of its receivers have ended: one broker answers only one of two ends that come together."""
+        if not any(receiver.apart for receiver in self._receivers):
+            self._alone = True
             self.handle.close()
+            if self.product.end_patience is not None:
+                self.loop.after(self.product.end_patience, self._end_unanswered)
+
+    def _end_unanswered(self) -> None:
+        if not self.over:
+            self._ended_by_peer_or_us()
 
     def _ended_by_peer_or_us(self) -> None:
         self.over = True
@@ -261,7 +276,8 @@ class AmqpSession(TransportSession):
             self._beginning.fail(error)
         if self._ending is not None:
             self._ending.give(None)
-        self.handle.free()
+        if self.handle.remote_closed:
+            self.handle.free()
 
     def _lose_links(self, error: JmsClientError) -> None:
         for receiver in tuple(self._receivers):

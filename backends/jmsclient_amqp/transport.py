@@ -323,6 +323,8 @@ class AmqpTransport(Transport):
     def _close(self, answer: Answer[None], _: Any) -> None:
         self._ending = self.awaited(answer)
         self.engine.close()
+        if self.product.end_patience is not None:
+            self.loop.after(self.product.end_patience, lambda: self.loop.stop(ConnectionLostError("this transport is closed")))
 
 
 def cut(transport: Transport) -> None:
