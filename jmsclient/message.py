@@ -96,10 +96,7 @@ class Message:
         """A received message around its content (for the rooms that hand over; not for applications)."""
         self = _new(cls)
         self._content = content
-        if type(content) is PlainContent and type(content._body) is str:  # needs no copy and no decoding: no call when it is read
-            self._body = content._body
-        else:
-            self._body = _UNREAD
+        self._body = _UNREAD
         self._locked = _RECEIVED
         self._acknowledge = acknowledge
         self.arrival = arrival

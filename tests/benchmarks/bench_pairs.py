@@ -31,6 +31,7 @@ QUICK = Size(messages=200, few=50, many=500)
 """To see that it runs; its figures say nothing."""
 
 Measurement = Callable[[Size], float]
+Timer = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,24 +81,24 @@ def measure(ratio: Ratio, size: Size, pairs: int) -> dict[str, Any]:
         "passed": ratio.reaches(median) and sum(map(ratio.reaches, ratios)) >= ENOUGH_PAIRS / PAIRS * len(ratios),
         "low": round(min(ratios), 3),
         "high": round(max(ratios), 3),
-        "pairs": [[round(ours, 4), round(other, 4)] for ours, other in found],
+        "pairs": [[float(f"{value:.4g}") for value in pair] for pair in found],
         "unit": ratio.unit,
         "messages": size.messages,
         **ratio.about,
     }
 
 
-def between_threads(produce: Callable[[], None], consume: Callable[[], None]) -> float:
-    """Seconds from the first send of one thread to the last receive of the other. Neither is the main thread, which hands its work
-    to others (decision 3)."""
+def between_threads(produce: Callable[[], None], consume: Callable[[], None], timer: Timer = time.perf_counter) -> float:
+    """Seconds from the first send of one thread to the last receive of the other; with `time.process_time`, of both their CPU.
+    Neither is the main thread, which hands its work to others (decision 3)."""
     threads = [threading.Thread(target=consume, name="bench-consumer"), threading.Thread(target=produce, name="bench-producer")]
     gc.collect()
-    started = time.perf_counter()
+    started = timer()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return time.perf_counter() - started
+    return timer() - started
 
 
 def on_a_thread(call: Callable[[], float]) -> float:
