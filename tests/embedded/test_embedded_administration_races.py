@@ -54,9 +54,9 @@ class Traffic:
                             session.rollback()
                 self.sent.append(text)
 
-    def receive(self, mode: AcknowledgeMode) -> None:
+    def receive(self, mode: AcknowledgeMode, prefetch: int) -> None:
         with connect(self.url) as connection, connection.create_session(mode) as session:
-            consumer = session.create_consumer("q", prefetch=7)
+            consumer = session.create_consumer("q", prefetch=prefetch)
             while not self.over.is_set():
                 message = consumer.receive(0.02)
                 if message is None:
@@ -124,12 +124,12 @@ def test_if_7_nothing_is_lost_whatever_an_operator_does(
     client.admin.create_queue("aside")
     client.admin.create_quota("shared", messages_maximum=10)
     traffic = Traffic(url)
-    modes = (AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.TRANSACTED)
+    takers = ((AcknowledgeMode.AUTO, 0), (AcknowledgeMode.AUTO, 7), (AcknowledgeMode.CLIENT, 7), (AcknowledgeMode.TRANSACTED, 3))
     senders = [
         Background(lambda name=name, mode=mode: traffic.send(name, mode))  # type: ignore[misc]
         for name, mode in (("a", AcknowledgeMode.AUTO), ("t", AcknowledgeMode.TRANSACTED))
     ]
-    consumers = [Background(lambda mode=mode: traffic.receive(mode)) for mode in modes]  # type: ignore[misc]
+    consumers = [Background(lambda taker=taker: traffic.receive(*taker)) for taker in takers]  # type: ignore[misc]
     done = actions(client, chance, recovers=recovers)
     try:
         for _ in range(ROUNDS):

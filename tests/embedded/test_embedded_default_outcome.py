@@ -175,3 +175,17 @@ def test_do_1_through_the_public_api(client: Client, url: str, symbol: str, left
         assert message is not None
         assert message.text == "a"
     assert client.numbers() == (left, 0)
+
+
+@pytest.mark.parametrize(("symbol", "left"), [("accepted", 0), ("released", 1), ("modified(failed)", 1), ("declared", 1)])
+def test_do_1_on_a_subscription(client: Client, symbol: str, left: int) -> None:
+    client.receiver("topic:///t", kind="durable", name="s")[0].close(None)
+    client.send("a", queue="topic:///t")
+    _, sink = client.receiver(
+        "topic:///t", kind="durable", name="s", demand=2, pre_settled=True, default_outcome=symbol, may_close=symbol == "declared"
+    )
+    if symbol == "declared":
+        until(lambda: sink.errors)
+    else:
+        sink.wait(1)
+    assert client.numbers("topic:///t") == (left, 0)

@@ -628,3 +628,43 @@ def test_o07_a_lost_connection_ends_a_send_that_waits_and_says_so(client: Client
     with pytest.raises(ConnectionLostError):
         sending.result()
     assert client.stats().blocked_senders == 0
+
+
+def test_if_31_shared_and_topic_quotas_after_a_restart(connect: Connect, tmp_path: Any) -> None:
+    url = f"embedded:?store={tmp_path / 'shop.db'}"
+    client = connect(url, client_id="c")
+    client.admin.create_quota("both", messages_maximum=3, policy="preemptive")
+    client.admin.create_queue("q1", quota="both")
+    client.admin.create_queue("q2", quota="both")
+    client.admin.create_topic("t", bytes_maximum=2)
+    client.receiver("topic:///t", kind="durable", name="s")[0].close(None)
+    client.send("a", queue="q1")
+    client.send("b", "c", queue="q2")
+    client.send("12", queue="topic:///t")
+    client.transport.close(None)
+    client = connect(url, client_id="c")
+    assert client.broker.catalogue.quotas["both"].policy == "preemptive"
+    for queue in ("q1", "q2", "topic:///t"):
+        with pytest.raises(ResourceAllocationError):
+            client.send("d", queue=queue, room=0)
+    consume(client, queue="q2")
+    client.send("d", queue="q1", room=0)
+    client.session.unsubscribe("s", None)
+    client.receiver("topic:///t", kind="durable", name="s")
+    client.send("34", queue="topic:///t", room=0)
+
+
+def test_if_31_everything_in_one_transaction_counts_against_the_quota(client: Client, connect: Connect) -> None:
+    """What a transaction received frees its room when it commits, not when it is acknowledged."""
+    client.admin.create_queue("q", messages_maximum=2)
+    client.send("a", "b")
+    transacted = connect(transacted=True)
+    receiver, arrivals = transacted.take(1, hand_over=True)
+    receiver.settle(arrivals, ACCEPT)
+    with pytest.raises(ResourceAllocationError):
+        transacted.send("c", room=0)
+    sending = Background(lambda: client.send("d"))
+    waiting(connect(), 1)
+    transacted.commit()
+    sending.result()
+    assert connect().bodies() == ["b", "d"]
