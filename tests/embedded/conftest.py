@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from jmsclient import Connection
+from jmsclient import connect as connect_public
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.events import Event, subscribe
@@ -206,6 +208,13 @@ def connect(url: str) -> Iterator[Connect]:
 @pytest.fixture
 def client(connect: Connect) -> Client:
     return connect()
+
+
+@pytest.fixture
+def connection(url: str, client: Client) -> Iterator[Connection]:
+    """A connection of the public API to the broker of `client`."""
+    with connect_public(url) as connection:
+        yield connection
 
 
 @pytest.fixture

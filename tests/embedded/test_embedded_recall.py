@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,13 +14,6 @@ from jmsclient.transport.contract import ACCEPT, Arrival
 from .conftest import Background, Client, until
 
 NUMBER = 30
-
-
-@pytest.fixture
-def connection(url: str, client: Client) -> Iterator[Connection]:
-    """`client` looks at the same broker, and checks its books at the end."""
-    with connect(url) as connection:
-        yield connection
 
 
 def send(connection: Connection, number: int = NUMBER, queue: str = "q", *, persistent: bool = True) -> list[str]:
