@@ -228,12 +228,12 @@ class MessageConsumer(HandOver):
             session.keeper.note(lambda: session.in_thread(lambda: self.close(immediate=immediate, timeout=timeout)))
             return CloseReport()
         try:
-            session.keeper.call(lambda: self._begin(immediate, deadline))
+            session.close_on_keeper(lambda: self._begin(immediate, deadline), deadline)
             if own and session.calling is not None:
                 return self._close_inside()
             if not immediate:
                 self._wait_for_calls(deadline)
-            session.keeper.call(self._end)
+            session.close_on_keeper(self._end, deadline)
         except CloseTimeout:
             raise
         except BaseException:

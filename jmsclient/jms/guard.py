@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from jmsclient.clock import Bell, Clock
-from jmsclient.errors import IllegalStateError
+from jmsclient.errors import CloseTimeout, IllegalStateError, RequestTimeoutError
 from jmsclient.jms.hand_over import HandOver
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jmsclient.jms.consumer import MessageConsumer
 
 T = TypeVar("T")
+CLOSE_SLACK = 0.5
+"""Seconds past its timeout that a close waits for the keeper."""
 
 
 def earlier(one: float | None, other: float | None) -> float | None:
@@ -124,6 +126,15 @@ class Guard:
             return call()
         finally:
             self.inside = 0
+
+    def close_on_keeper(self, call: Callable[[], object], deadline: float | None) -> None:
+        """One step of a close. It bounds itself by `deadline`; what the keeper has to do before it may not, so it is not waited for
+        longer than `CLOSE_SLACK` past that: CloseTimeout (RA-19)."""
+        left = self.clock.left(deadline)
+        try:
+            self.keeper.call(call, None if left is None else left + CLOSE_SLACK)
+        except RequestTimeoutError as error:
+            raise CloseTimeout(f"close: {error}; nothing is lost, close it again") from error
 
     # -- whether it lives -------------------------------------------------------------------------------------------
 

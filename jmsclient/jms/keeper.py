@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock, SystemBell
+from jmsclient.errors import RequestTimeoutError
 from jmsclient.events import emit
 
 T = TypeVar("T")
@@ -71,17 +72,23 @@ class Keeper:
         self._numbered += 1
         heapq.heappush(self._timed, (due, self._numbered, call))
 
-    def call(self, call: Callable[[], T]) -> T:
-        """Have it done on the keeper's thread and wait for what it returns or raises. One call after the other."""
+    def call(self, call: Callable[[], T], timeout: float | None = None) -> T:
+        """Have it done on the keeper's thread and wait for what it returns or raises. One call after the other. RequestTimeoutError
+        where it is not done within `timeout` seconds (None: no limit), for others are; it is done all the same."""
         if threading.get_ident() == self._thread.ident:
             return call()
         task = _Task(call, SystemBell())
         self._tasks.append(task)
         self._bell.ring()
+        deadline = SYSTEM_CLOCK.deadline(timeout)
         while not task.done:
             assert task.bell is not None
-            if not task.bell.wait(1.0) and not self._thread.is_alive() and not task.done:
-                return call()  # the keeper ended in between (a closed connection): do it here
+            left = SYSTEM_CLOCK.left(deadline)
+            if not task.bell.wait(1.0 if left is None else min(1.0, left)) and not task.done:
+                if not self._thread.is_alive():
+                    return call()  # the keeper ended in between (a closed connection): do it here
+                if left is not None and left <= 1.0:
+                    raise RequestTimeoutError("what was asked for before is not done yet, for the provider does not answer")
         if task.error is not None:
             raise task.error
         result: T = task.result

@@ -10,11 +10,12 @@ import logging
 import threading
 from _thread import get_ident
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from jmsclient.clock import SystemBell
-from jmsclient.errors import CloseTimeout, IllegalStateError, JmsClientError
+from jmsclient.errors import CloseTimeout, IllegalStateError, JmsClientError, RequestTimeoutError
 from jmsclient.events import emit
 from jmsclient.jms.consumer import LOOK_INTERVAL, MessageConsumer
 from jmsclient.jms.dispatcher import dispatch_until_closed
@@ -123,7 +124,7 @@ class Session(Making):
                 late = error
         if late is not None:
             raise late
-        self.keeper.call(lambda: self._end(deadline))
+        self.close_on_keeper(lambda: self._end(deadline), deadline)
         dispatcher = self._dispatcher
         if dispatcher is not None:
             dispatcher.join(self.clock.left(deadline))
@@ -149,7 +150,8 @@ class Session(Making):
 
     def stopped(self, deadline: float | None) -> None:
         """The connection stopped: fetch nothing, wait for the running listener (JM 6.1.4). For the connection."""
-        self.adapt()
+        with suppress(RequestTimeoutError):  # nothing is handed over all the same, and demand ends when the keeper comes to it
+            self.keeper.call(self._adapt, self.clock.left(deadline))
         pause = SystemBell()
         while self.calling is not None and not self.is_dispatcher(get_ident()):
             left = self.clock.left(deadline)

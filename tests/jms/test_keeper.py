@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from jmsclient.errors import RequestTimeoutError
 from jmsclient.events import Event, subscribe
 from jmsclient.jms.keeper import Keeper
 from jmsclient.testing import ManualClock
@@ -74,3 +75,16 @@ def test_after_the_end_calls_are_done_by_the_caller() -> None:
     keeper = Keeper("ended")
     keeper.stop()
     assert keeper.call(threading.get_ident) == threading.get_ident()
+
+
+def test_a_call_that_is_not_done_in_time_is_done_all_the_same() -> None:
+    keeper = Keeper("test")
+    free, done = threading.Event(), threading.Event()
+    keeper.note(lambda: free.wait(10))
+    for timeout in (0.0, 0.05):
+        with pytest.raises(RequestTimeoutError):
+            keeper.call(done.set, timeout)
+    free.set()
+    assert done.wait(5)
+    assert keeper.call(lambda: 7, 5.0) == 7
+    keeper.stop()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jmsclient import (
+    CloseTimeout,
     Connection,
     ConsumerOptions,
     IllegalStateError,
@@ -131,3 +132,31 @@ def test_ra16_a_listener_that_ends_while_its_consumer_closes_leaves_no_close_wai
         closer.join(2)
         assert not closer.is_alive()
         session.close()
+
+
+@pytest.mark.parametrize("what", ["consumer", "session", "connection"])
+def test_ra19_close_and_stop_are_bounded_though_the_provider_does_not_answer(
+    url: str, put: Put, wait_until: Until, what: str
+) -> None:
+    """RA-19: never past the time-out and a second, whatever the keeper waits for; nothing is lost, close may be called again."""
+    put("a", "b")
+    own = connect(url)
+    session = own.create_session()
+    consumer = session.create_consumer("Q")
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 2)
+    answered = threading.Event()
+    own.keeper.note(lambda: answered.wait(20))
+    target: Any = {"consumer": consumer, "session": session, "connection": own}[what]
+    began = time.monotonic()
+    own.stop(timeout=0.1)
+    assert consumer.read_ahead.delivered == 0
+    with pytest.raises(CloseTimeout):
+        target.close(timeout=0.1)
+    assert time.monotonic() - began < 1.5
+    assert not target.closed
+    answered.set()
+    target.close()
+    assert target.closed
+    own.close()
+    numbers = consumer.read_ahead
+    assert (numbers.delivered, numbers.released, numbers.buffered_messages) == (0, 2, 0)
