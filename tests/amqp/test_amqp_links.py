@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import random
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -668,3 +671,23 @@ def test_a_destination_of_any_name_is_an_address(peer: Peer, connect: Connect) -
     client = connect(peer.url)
     client.session.open_sender(Queue("größe/ä b"), client.deadline())
     assert peer.last.heard(ATTACH)[0][6].value[0] == "größe/ä b"
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_peer_that_sends_garbage_after_the_handshake_is_lost(peer: Peer, connect: Connect, seed: int) -> None:
+    """Frames with random bytes, wrong sizes or cut ends: the connection ends, told once, and no call waits for ever."""
+    chance = random.Random(seed)
+    client = connect(peer.url)
+    _, sink = client.receive()
+    body = chance.randbytes(chance.randrange(1, 400))
+    size = chance.choice([len(body) + 8, len(body) + 8, 4, 0xFFFFFFFF, 70000])
+    header = struct.pack(">IBBH", size, chance.choice([2, 2, 2, 255]), 0, chance.choice([0, 0, 9]))
+    peer.last.socket.sendall(header + body)
+    if chance.random() < 0.5:
+        peer.last.socket.sendall(described(TRANSFER, listed([uint(0), NULL])) + body)
+    peer.last.socket.shutdown(socket.SHUT_WR)
+    peer.last.wait_for(lambda: client.listener.losses, "nobody was told")
+    with pytest.raises(ConnectionLostError):
+        client.send("a")
+    assert len(client.listener.losses) == 1
+    assert not sink.faults

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from .launching import Broker, archive, listening, need, unpacked
+from .certificates import STORE_PASSWORD, make_certificates
+from .launching import Broker, archive, free_port, listening, need, unpacked
 
 VERSION = "2.40.0"
 _PERMISSIONS = (
@@ -25,6 +26,7 @@ _BROKER = """\
   <message-expiry-scan-period>500</message-expiry-scan-period>
   <acceptors>
    <acceptor name="amqp">tcp://127.0.0.1:{port}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>
+   <acceptor name="amqps">tcp://127.0.0.1:{tls_port}?protocols=AMQP;saslMechanisms=EXTERNAL,PLAIN;wantClientAuth=true;{tls}</acceptor>
   </acceptors>
   <security-settings>
    <security-setting match="forbidden.#"><permission type="manage" roles="amq"/></security-setting>
@@ -66,9 +68,16 @@ _BOOTSTRAP = """\
 _MANAGEMENT = """\
 <management-context xmlns="http://activemq.apache.org/schema"/>
 """
+_TLS = (
+    "sslEnabled=true;keyStorePath={folder}/server.p12;keyStoreType=PKCS12;keyStorePassword={password};"
+    "trustStorePath={folder}/trust.p12;trustStoreType=PKCS12;trustStorePassword={password}"
+)
 _LOGIN = """\
 activemq {
-   org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule required
+   org.apache.activemq.artemis.spi.core.security.jaas.TextFileCertificateLoginModule sufficient
+     org.apache.activemq.jaas.textfiledn.user="cert-users.properties"
+     org.apache.activemq.jaas.textfiledn.role="artemis-roles.properties";
+   org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule sufficient
      org.apache.activemq.jaas.properties.user="artemis-users.properties"
      org.apache.activemq.jaas.properties.role="artemis-roles.properties";
 };
@@ -91,8 +100,12 @@ class Artemis(Broker):
         self.home = unpacked(archive("org.apache.activemq", "apache-artemis", VERSION, "bin", "tar.gz"), f"artemis-{VERSION}")
         etc = self.folder / "etc"
         etc.mkdir(parents=True)
+        self.tls_port = free_port()
+        self.certificates = make_certificates(self.folder / "tls", self.user)
+        tls = _TLS.format(folder=self.certificates, password=STORE_PASSWORD)
         permissions = "".join(f'<permission type="{one}" roles="amq"/>' for one in _PERMISSIONS)
-        self._write(etc / "broker.xml", _BROKER.format(port=self.port, permissions=permissions))
+        self._write(etc / "broker.xml", _BROKER.format(port=self.port, tls_port=self.tls_port, tls=tls, permissions=permissions))
+        self._write(etc / "cert-users.properties", f"{self.user} = CN={self.user}\n")
         self._write(etc / "bootstrap.xml", _BOOTSTRAP.format(folder=self.folder))
         self._write(etc / "management.xml", _MANAGEMENT)
         self._write(etc / "login.config", _LOGIN)

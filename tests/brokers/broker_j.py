@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
-from .launching import Broker, archive, listening, need, unpacked
+from .launching import Broker, archive, free_port, listening, need, unpacked
 
 VERSION = "9.2.1"
 
@@ -19,6 +22,7 @@ class BrokerJ(Broker):
         need("java")
         file = archive("org.apache.qpid", "apache-qpid-broker-j", VERSION, "bin", "tar.gz")
         self.home = unpacked(file, f"broker-j-{VERSION}", strip=2)
+        self.scram_port = free_port()
         (self.folder / "initial.json").write_text(json.dumps(self._configuration()), encoding="utf-8")
 
     def _configuration(self) -> dict[str, Any]:
@@ -28,11 +32,19 @@ class BrokerJ(Broker):
             "modelVersion": "9.0",
             "authenticationproviders": [
                 {
+                    "name": "scram", "type": "SCRAM-SHA-256",
+                    "users": [{"name": self.user, "type": "managed", "password": _stored(self.password)}],
+                },
+                {
                     "name": "plain", "type": "Plain", "secureOnlyMechanisms": [],
                     "users": [{"name": self.user, "type": "managed", "password": self.password}],
                 },
             ],
             "ports": [
+                {
+                    "name": "SCRAM", "type": "AMQP", "bindingAddress": "127.0.0.1", "port": str(self.scram_port),
+                    "authenticationProvider": "scram", "protocols": ["AMQP_1_0"], "virtualhostaliases": aliases,
+                },
                 {
                     "name": "AMQP", "type": "AMQP", "bindingAddress": "127.0.0.1", "port": str(self.port),
                     "authenticationProvider": "plain", "protocols": ["AMQP_1_0"], "virtualhostaliases": aliases,
@@ -70,8 +82,19 @@ class BrokerJ(Broker):
         return [str(self.home / "bin" / "qpid-server"), "-icp", str(self.folder / "initial.json")]
 
     def ready(self) -> bool:
-        broken = self.logged("VHT-1005") or self.logged("Exception")  # it says that it is ready even without its virtual host
-        return self.logged("BRK-1004") and not broken and listening(self.port)
+        if self.logged("VHT-1005") or self.logged("Exception"):  # it says that it is ready even without its virtual host
+            raise AssertionError(f"{self.name} is broken:\n{self.log.read_text(errors='replace')[-4000:]}")
+        return self.logged("BRK-1004") and listening(self.port)
+
+
+def _stored(password: str) -> str:
+    """As the broker keeps a password for SCRAM: salt, stored key, server key, rounds (RFC 5802)."""
+    salt, rounds = b"0123456789abcdef", 4096
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
+    keys = [hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key")]
+    parts = [salt, hashlib.sha256(keys[0]).digest(), keys[1]]
+    salt_text, *key_texts = (base64.b64encode(part).decode() for part in parts)
+    return ",".join([salt_text, "", *key_texts, str(rounds)])
 
 
 def _policy(pattern: str, **attributes: str) -> dict[str, Any]:

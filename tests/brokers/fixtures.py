@@ -29,8 +29,8 @@ def started(kind: type[Broker], factory: pytest.TempPathFactory) -> Iterator[Bro
         if os.environ.get(REQUIRE_REAL) == "1":
             pytest.fail(f"{text}, and {REQUIRE_REAL}=1 says that it must be there", pytrace=False)
         pytest.skip(text)
-    broker.start()
     try:
+        broker.start()
         yield broker
     finally:
         broker.stop()
