@@ -184,7 +184,7 @@ class HandOver:
             session.keeper.shielded(self._drain)
         except BaseException:
             if windowless:
-                session.keeper.note(self._drain)
+                session.keeper.note(self._leave)
             raise
         return bool(self._queue)
 
@@ -195,6 +195,15 @@ class HandOver:
 
     def _drain(self) -> None:
         self.intake.drain(self._clock.deadline(self._session.request_timeout))
+
+    def _leave(self) -> None:
+        """An exception struck a wait where there is no window: nobody waits any more, so what came for it goes to others (IF-4).
+        Whoever waits by now asks again. On the keeper."""
+        try:
+            self._drain()
+        finally:
+            self.intake.release_buffered()
+            self._session.bell.ring()
 
     def undo_struck(self) -> None:
         """Put a hand-over that an exception struck back at the head; for the session, inside it."""
