@@ -202,3 +202,68 @@ def test_if_20_what_was_sent_settled_is_not_called_back(client: Client) -> None:
     sink.wait(3)
     assert sink.bodies == ["a", "b", "c"]
     assert client.numbers() == (0, 0)
+
+
+def test_if_20_a_listener_pauses_its_own_queue(client: Client, connection: Connection) -> None:
+    """From inside the call: it gets nothing more until the resume, and its own message is acknowledged."""
+    sent = send(connection)
+    heard: list[str | None] = []
+
+    def listen(message: Message) -> None:
+        heard.append(message.text)
+        if len(heard) == 3:
+            connection.administration.pause_consumption("q")
+
+    with connection.create_session() as session:
+        session.create_consumer("q", prefetch=10, listener=listen)
+        until(lambda: client.numbers() == (NUMBER - 3, 0))
+        assert heard == sent[:3]
+        client.admin.resume_consumption("q")
+        until(lambda: client.numbers() == (0, 0))
+    assert heard == sent
+
+
+def test_if_20_a_handler_pauses_its_own_queue() -> None:
+    handled: list[str | None] = []
+    worker = Worker()
+
+    @worker.trigger("queue:///q", prefetch=12)
+    def handle(message: Message) -> None:
+        handled.append(message.text)
+        if len(handled) == 3:
+            with connect(worker.url or "") as connection:
+                connection.administration.pause_consumption("q")
+
+    with TestBroker(worker) as broker, connect(broker.url) as connection:
+        sent = send(connection)
+        admin = connection.administration
+        until(lambda: len(handled) == 3)
+        until(lambda: admin.statistics("q").messages_current == NUMBER - 3)
+        until(lambda: admin.statistics("q").messages_pending == 0)
+        assert handled == sent[:3]
+        admin.resume_consumption("q")
+        until(lambda: len(handled) == NUMBER)
+    assert handled == sent
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 10])
+def test_if_20_iteration_goes_on_after_the_resume(client: Client, connection: Connection, prefetch: int) -> None:
+    sent = send(connection)
+    got: list[tuple[str | None, int]] = []
+
+    def iterate() -> None:
+        with connection.create_session() as session, session.create_consumer("q", prefetch=prefetch) as consumer:
+            for message in consumer:
+                got.append((message.text, message.delivery_count))
+                if len(got) == NUMBER:
+                    return
+
+    client.admin.pause_consumption("q")
+    iterating = Background(iterate)
+    until(lambda: client.stats().consumers_current == 1)
+    for _ in range(20):
+        client.admin.resume_consumption("q")
+        client.admin.pause_consumption("q")
+    client.admin.resume_consumption("q")
+    iterating.result()
+    assert got == [(text, 1) for text in sent]
