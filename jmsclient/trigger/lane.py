@@ -99,6 +99,7 @@ class Lane:
             on_set_completed=on_set_completed,
             carries_out=carries_out,
             stand_in=stand_in,
+            idle_timeout=options.idle_timeout,
         )
         intake.attach(receiver)
         _check_retention(declaration, receiver)

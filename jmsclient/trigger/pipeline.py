@@ -60,7 +60,7 @@ class Pipeline(Lifetime):
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
         due = self._leases.due() + self._retries.due() + self._resolving.due() + self._held.due()
-        due += self._outage.due() + self._monitor.due() + self._carrying_out.due()
+        due += self._outage.due() + self._monitor.due() + self._carrying_out.due() + self._waiting.due()
         if self._cancelled_at is not None:
             due.append(self._cancelled_at + LAST_MOMENT)
         elif self._stopping and self._stop_deadline is not None:
@@ -100,6 +100,8 @@ class Pipeline(Lifetime):
             for arrival in self._carrying_out.take(self._free()):
                 self._deciding.consider_parked(arrival)
         free = self._free()
+        if free > 0:
+            self._waiting.ask_again()
         arrivals = self._held.take(now, free)
         if free > len(arrivals) and not self._behind_head():
             arrivals += self._intake.take(free - len(arrivals))
@@ -191,6 +193,7 @@ class Pipeline(Lifetime):
         self._retries.watch(now)
         self._resolving.watch(now)
         self._carrying_out.watch(now)
+        self._waiting.watch(now)
         held = self._held.due()
         if held and held[0] <= now and not self._stopping and not self._suspension:
             self._intake.start()

@@ -27,6 +27,7 @@ from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.stand_in import StandIn
 from jmsclient.trigger.suspension import APPLICATION, Suspension
 from jmsclient.trigger.transaction import Transaction
+from jmsclient.trigger.waiting import Waiting
 from jmsclient.trigger.work import Work
 
 
@@ -62,13 +63,15 @@ class Rooms(ABC):
         on_set_completed: Callable[[], None] | None = None,
         carries_out: bool = True,
         stand_in: StandIn | None = None,
+        idle_timeout: float = 0.0,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
         said True (default: `resume`); `counters` go on from an earlier pipeline's; `transaction`
         is the lane's, `on_suspended` is told why where used-up retries suspend it,
         `on_set_completed` that a set of its join may be complete; `carries_out`: it looks for decided copies;
-        `stand_in` stands in while a handler runs on its own thread (None: handlers have threads of their own)."""
+        `stand_in` stands in while a handler runs on its own thread (None: handlers have threads of their own); `idle_timeout` is
+        RA-13's, 0 for never."""
         self.declaration = declaration
         self.error: BaseException | None = None
         self._clock = clock
@@ -79,6 +82,7 @@ class Rooms(ABC):
         self._desk = Desk(declaration, intake, clock, counters)
         self._held = Held(self._desk)
         self._carrying_out = CarryingOut(self._desk, looks=carries_out)
+        self._waiting = Waiting(self._desk, capabilities, idle_timeout)
         self._leases = Leases(self._desk)
         self._suspension = Suspension(self._desk)
         self._desk.around_head = self._suspension.around
