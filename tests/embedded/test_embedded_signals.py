@@ -1,0 +1,143 @@
+"""Exceptions of signal handlers while a send waits for room, a transaction ends, an operator asks (IF-40, IF-31, IF-28)."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from jmsclient import AcknowledgeMode, Connection
+from jmsclient import connect as connect_public
+from jmsclient.errors import JmsClientError
+from jmsclient_embedded.invariants import check
+
+from .conftest import Background, Client, Connect, until
+
+SECONDS = 1.5
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike may hit a finaliser
+
+
+class Struck(Exception):  # noqa: N818  it is no error
+    """What the signal handler raises."""
+
+
+@contextmanager
+def strikes() -> Iterator[Callable[[], None]]:
+    """SIGALRM raises on the main thread now and then; the call gives the next strike. Ends by itself."""
+
+    def strike(signum: int, frame: object) -> None:
+        raise Struck
+
+    def again() -> None:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0005, 0.01))
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        yield again
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def struck_for_a_while(calls: list[Callable[[], object]]) -> int:
+    """Have them called in turn, each struck at some point; how many strikes hit."""
+    hits, end = 0, time.monotonic() + SECONDS
+    with strikes() as again:
+        while time.monotonic() < end:
+            for call in calls:
+                try:
+                    again()
+                    call()
+                except Struck:
+                    hits += 1
+                except JmsClientError:
+                    pass
+                finally:
+                    while True:
+                        try:
+                            signal.setitimer(signal.ITIMER_REAL, 0)
+                            break
+                        except Struck:
+                            hits += 1
+    return hits
+
+
+def test_if_40_no_waiter_stays_and_nothing_is_half_sent(client: Client, connection: Connection, url: str) -> None:
+    """A struck send is there or not, wholly; nobody stands in the queue of senders; the room that is free can be used."""
+    client.admin.create_queue("q", messages_maximum=5)
+    over = threading.Event()
+
+    def consume() -> int:
+        taken = 0
+        with connect_public(url) as other, other.create_session() as session, session.create_consumer("q", prefetch=1) as consumer:
+            while not over.is_set() or taken < client.stats().messages_received:
+                taken += consumer.receive(0.01) is not None
+        return taken
+
+    consuming = Background(consume)
+    with connection.create_session() as session:
+        producer = session.create_producer("q", send_timeout=0.01)
+        hits = struck_for_a_while([lambda: producer.send("a"), lambda: producer.send_many(["b", "c", "d"])])
+        assert hits > 5
+        until(lambda: client.stats().blocked_senders == 0)
+        producer.send_timeout = 5.0
+        producer.send("last")
+    over.set()
+    taken = consuming.result()
+    assert taken == client.stats().messages_received
+    assert client.numbers() == (0, 0)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["memory", "store"])
+def test_if_40_transactions_are_whole(tmp_path_factory: pytest.TempPathFactory, connect: Connect, stored: bool) -> None:
+    """IF-28: what was received in a struck transaction comes again, or its answer is there; never both, never neither."""
+    url = f"embedded:?store={tmp_path_factory.mktemp('store') / 'shop.db'}" if stored else f"embedded:struck-{random.random()}"
+    client = connect(url)
+    number = 40
+    client.send(*map(str, range(number)), queue="in")
+    client.admin.create_queue("out")
+    with connect_public(url) as connection, connection.create_session(AcknowledgeMode.TRANSACTED) as session:
+        consumer = session.create_consumer("in", prefetch=2)
+        producer = session.create_producer("out", send_timeout=1.0)
+
+        def work() -> None:
+            message = consumer.receive(0.05)
+            if message is None:
+                return
+            producer.send(message.text)
+            session.commit()
+
+        hits = struck_for_a_while([work, session.rollback])
+        assert hits > 5
+        session.rollback()
+        while (message := consumer.receive_no_wait()) is not None:
+            producer.send(message.text)
+            session.commit()
+    assert client.numbers("in") == (0, 0)
+    assert sorted(map(str, client.bodies("out")), key=int) == [str(one) for one in range(number)]
+    check(client.broker)
+
+
+def test_if_40_administration_that_is_struck_leaves_whole_states(client: Client, connection: Connection) -> None:
+    admin = connection.administration
+    client.admin.create_queue("q")
+    client.admin.create_queue("other")
+    client.send(*map(str, range(50)))
+
+    def moved() -> None:
+        admin.pause_consumption("q")
+        admin.move("q", "other")
+        admin.pause_consumption("other")
+        admin.move("other", "q")
+
+    hits = struck_for_a_while(
+        [moved, lambda: admin.create_queue("q", messages_maximum=100), lambda: admin.statistics("q"), lambda: admin.messages("q")]
+    )
+    assert hits > 5
+    until(lambda: client.numbers("q")[0] + client.numbers("other")[0] == 50)
+    check(client.broker)
