@@ -56,9 +56,15 @@ local function optional(value)
   return string.sub(value, 2)
 end
 
+local lease_fields = {['']=''}  -- a group's leases are mostly one
+
 local function lease_field(lease)
-  if lease == '' then return '' end
-  return text(now + tonumber(lease))
+  local field = lease_fields[lease]
+  if not field then
+    field = text(now + tonumber(lease))
+    lease_fields[lease] = field
+  end
+  return field
 end
 
 -- The key lives for the history_ttl; for the sake of an envelope, until it is completed (p: parked at).
@@ -85,6 +91,15 @@ local function load(key)
   return entry
 end
 
+-- What a completion asks of its own entry: less to read, for it is done once a message.
+local OWN = {'s', 't', 'f', 'a', 'v', 'bs', 'p'}
+local function load_own(key)
+  local values = redis.pcall('HMGET', key, unpack(OWN))
+  if values.err then return {s = 'unknown', v = '0', locked = 0} end
+  if not values[1] then return nil end
+  return {s = values[1], t = values[2], f = values[3], a = values[4], v = values[5], bs = values[6], p = values[7]}
+end
+
 local function seen(entry)
   if not entry then return false end
   return {entry.s, entry.t or '', entry.f or '0', text(entry.locked), entry.a or '1', entry.c or NOW, entry.u or NOW,
@@ -102,7 +117,8 @@ local function before_of(key, entry)
 end
 
 local function fence(entry)
-  return math.max(entry and tonumber(entry.f) + 1 or 0, now)
+  local last = entry and tonumber(entry.f)
+  return last and last >= now and text(last + 1) or NOW
 end
 
 local function put(fields, name, value)
@@ -113,7 +129,7 @@ local function put(fields, name, value)
 end
 
 local function begun(token, entry, attempt, lease)
-  return {'s', 'processing', 't', token, 'f', text(fence(entry)), 'l', lease, 'a', attempt, 'c', NOW, 'u', NOW, 'v', VERSION}
+  return {'s', 'processing', 't', token, 'f', fence(entry), 'l', lease, 'a', attempt, 'c', NOW, 'u', NOW, 'v', VERSION}
 end
 
 -- Written anew where the entry was absent: evicted, expired, lost.
@@ -178,7 +194,7 @@ function verbs.claim(key, index, token, ttl)
   local given, take_over, owner, hash, decided = take(), take() == '1', optional(take()), optional(take()), take() == '1'
   local undeterred = take() == '1'
   local cautious = now < lost_at + tonumber(ttl) * 1000
-  local entry = load(key)
+  local entry = redis.call('EXISTS', key) == 1 and load(key) or nil
   local lease = lease_of(entry, given, ttl)
   if entry and entry.v == VERSION and entry.s == 'processing' and entry.t == token then
     local answer = owned(entry, seen(before_of(key, entry)))
@@ -205,8 +221,8 @@ end
 
 function verbs.complete(key, index, token, ttl)
   local outcome = take()
-  local entry = load(key)
-  if foreign(entry, token) then return refused(entry, true) end
+  local entry = load_own(key)
+  if foreign(entry, token) then return refused(load(key), true) end
   if entry and (entry.s == 'completed' or entry.s == 'joined') then return owned(entry, false) end
   local kept = ensure(key, entry, token)
   redis.call('HSET', key, 's', outcome == 'joined' and 'joined' or 'completed', 'o', outcome, 'l', NOW, 'u', NOW)
