@@ -328,6 +328,10 @@ class Steps(BrokerMachine):
         """T5, T6, T12, T14, IF-28."""
         if number > 3:
             self.holding(number)
+        else:  # something sent in it, and something sent beside it, which it comes behind
+            for transacted in (True, False):
+                part = {"persistent": number > 1}
+                self.put(number, DEFINED[number % 3], [part, part], transacted=transacted, wait=0.0, elsewhere=False)
         actor = self.actor(number, transacted=True)
         if not commit:
             actor.real.rollback(redelivery_delay=delay, deadline=None)
@@ -389,9 +393,16 @@ class Steps(BrokerMachine):
         expected = self.then(lambda: self.model.pause(flags, self.places_of(where), what, paused=paused))
         assert changed is expected, f"{what} of {where} was {'not ' if changed else ''}{paused} before"
 
-    @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, 6.0, 31.0]), jump=st.sampled_from([0.0, 0.0, 0.0, 3600.0, -3600.0, 3.0]))
-    def time(self, seconds: float, jump: float) -> None:
+    @rule(
+        seconds=st.sampled_from([0.5, 1.0, 2.5, 6.0, 31.0, 31.0]),
+        jump=st.sampled_from([0.0, 0.0, 0.0, 3600.0, -3600.0, 3.0]),
+        number=NUMBER,
+    )
+    def time(self, seconds: float, jump: float, number: int) -> None:
         """T3, T8, T16; IF-2, IF-3, IF-33."""
+        if number > 4:
+            parts = [{"persistent": number > 5, "life": 1.5}, {"persistent": number > 5, "delay": 1.0}]
+            self.put(number, DEFINED[number % 3], parts, transacted=False, wait=0.0, elsewhere=False)
         end = self.clock.monotonic() + seconds
         over = [one for one in self.cast.blocked if one.waiter.deadline is not None and one.waiter.deadline <= end]
         if over and (
@@ -536,10 +547,18 @@ class StoredSteps(Steps):
         self.model_sessions_end()
         self.begin_anew()
 
-    @rule()
-    def crash(self) -> None:
-        """kill -9: the files are as they are (IF-11)."""
-        self.quiet()
+    @rule(number=NUMBER, seen=st.booleans(), released=st.booleans())
+    def crash(self, number: int, seen: bool, released: bool) -> None:
+        """kill -9: the files are as they are (IF-11). Before it something may be handed over, and given back all the same."""
+        reader = self.holding(number)
+        if reader is not None and seen:
+            held = reader.held()
+            arrivals = [one.arrival for one in held if one.arrival is not None]
+            hand(reader.real, arrivals)
+            if released:
+                reader.real.settle(arrivals, Outcome(verb=Verb.RELEASE, delay=60.0))
+                self.then(lambda: self.model.settle(held, Verb.RELEASE, 60.0))
+        self.then(_nothing)
         assert self.folder is not None
         assert self.path is not None
         copied = self.path.with_name(f"crash-{next(self.ids)}.db")
