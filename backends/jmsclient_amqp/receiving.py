@@ -8,6 +8,7 @@ Rules IF-5, IF-11, IF-16 to IF-20, IF-25 to IF-27; RA-5, RA-14.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,8 @@ class AmqpReceiver(Receiver):
         self._closed = False
         """Nothing is delivered any more, from whatever thread this was set."""
         self._transaction = session.transaction
+        self._accepted: deque[Arrival] = deque()
+        self._accepting = False  # the thread has been told that some are there
         self._stale = 0
         self._phase = Phase.ATTACHING  # this and the rest belong to the I/O thread
         self._held: dict[int, Arrival] = {}  # what is unsettled, by number
@@ -288,14 +291,22 @@ class AmqpReceiver(Receiver):
             arrival.settled = True
 
     def accept(self, arrival: Arrival) -> None:
+        """One append; the I/O thread is told once for all that it finds when it comes round."""
         if not arrival.settled:
-            self._tell(self._accept, arrival)
-            if self._loop.error is not None:
-                self._count_stale(1)
+            self._accepted.append(arrival)
+            if not self._accepting:
+                self._accepting = True
+                self._tell(self._accept)
+                if self._loop.error is not None:
+                    self._count_stale(1)
             arrival.settled = True
 
-    def _accept(self, arrival: Arrival, _: Any) -> None:
-        self._settle([arrival], ACCEPT)
+    def _accept(self, *_: Any) -> None:
+        self._accepting = False  # first: what is appended from here on is told anew, what was before is found
+        accepted = self._accepted
+        arrivals = [accepted.popleft() for _ in range(len(accepted))]
+        if arrivals:
+            self._settle(arrivals, ACCEPT)
 
     def _settle(self, arrivals: list[Arrival], disposition: Disposition) -> None:
         transaction = self._transaction

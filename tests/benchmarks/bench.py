@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import bench_amqp
 import bench_durable
 import bench_embedded
 import bench_selector
@@ -20,7 +21,14 @@ from bench_pairs import PAIRS, QUICK, Ratio, Size, measure
 from rich.console import Console
 from rich.table import Table
 
-RATIOS = (*bench_embedded.RATIOS, *bench_durable.RATIOS, *bench_selector.RATIOS, *bench_trigger.RATIOS, *bench_waiting.RATIOS)
+RATIOS = (
+    *bench_embedded.RATIOS,
+    *bench_durable.RATIOS,
+    *bench_selector.RATIOS,
+    *bench_trigger.RATIOS,
+    *bench_waiting.RATIOS,
+    *bench_amqp.RATIOS,
+)
 
 
 def table(lines: list[dict[str, Any]]) -> Table:
