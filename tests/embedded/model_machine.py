@@ -45,6 +45,7 @@ _ENDED = {
     "timeout": "ResourceAllocationError",
     "closed": "IllegalStateError",
     "lost": "ConnectionLostError",
+    "repointed": "ResourceAllocationError",
 }
 """What a send that waited raises."""
 
@@ -299,7 +300,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def open_reader(self, actor: Actor, place: Place, spec: ReceiverSpec, colour: str | None) -> Reader:
         sink = ModelSink()
         real = sink.receiver = actor.real.open_receiver(spec, sink, None)
-        taker = Taker(real.outlet.holder.name, place, actor.model, colour, lambda: sink.arrivals)
+        taker = Taker(real.outlet.holder.name, place, actor.model, colour, lambda: sink.arrivals, spec.pre_settled)
         reader = Reader(real, sink, taker)
         self.cast.readers.append(reader)
         return reader

@@ -89,7 +89,7 @@ class Steps(BrokerMachine):
             "q2": {**two, "quota": "room"},
             "q3": {**three, "quota": "room"},
         }
-        room = Room(messages, size, fifo)
+        room = self.room = Room(messages, size, fifo)
         for name, settings in given.items():
             self.admin.create_queue(name, **settings)  # type: ignore[arg-type]
             place = self.model.place(name, settings_of(**settings))
@@ -201,11 +201,24 @@ class Steps(BrokerMachine):
 
     # -- receiving ----------------------------------------------------------------------------------------------------------
 
-    @rule(number=NUMBER, queue=QUEUES, transacted=SOMETIMES, colour=st.sampled_from([None, None, "red"]), demand=st.integers(0, 3))
-    def open_receiver(self, number: int, queue: str, transacted: bool, colour: str | None, demand: int) -> None:
-        """IF-5, RA-8."""
+    @rule(
+        number=NUMBER,
+        queue=QUEUES,
+        transacted=SOMETIMES,
+        colour=st.sampled_from([None, None, "red"]),
+        demand=st.integers(0, 3),
+        pre_settled=SOMETIMES,
+    )
+    def open_receiver(
+        self, number: int, queue: str, transacted: bool, colour: str | None, demand: int, pre_settled: bool = False
+    ) -> None:
+        """IF-5, RA-8; DO-1 where it is sent settled."""
         actor = self.actor(number, transacted=transacted)
-        spec = ReceiverSpec(destination=Queue(queue), selector=None if colour is None else f"colour = '{colour}'")
+        spec = ReceiverSpec(
+            destination=Queue(queue),
+            selector=None if colour is None else f"colour = '{colour}'",
+            pre_settled=pre_settled and not transacted,
+        )
         reader = self.open_reader(actor, self.model.place(queue), spec, colour)
         self.then(lambda: self.model.open(reader.taker))
         if demand:
@@ -515,6 +528,24 @@ class Steps(BrokerMachine):
         place.numbers["consumers_high"] = len(place.takers)
         self.then(_nothing)
 
+    @rule(queue=QUEUES, settings=SETTINGS, quota=st.sampled_from(["room", "room", "own", None]), messages=MAXIMA)
+    def change_settings(self, queue: str, settings: dict[str, object], quota: str | None, messages: int) -> None:
+        """What is there keeps what it has; turning to another quota fails who waits (IF-31)."""
+        if self.stored and self.cast.blocked:
+            return
+        place = self.model.places[queue]
+        old = self.model.rooms.get(place)
+        room: Room | None = None
+        if quota == "room":
+            room, given = self.room, {**settings, "quota": "room"}
+        elif quota == "own" and messages >= 0:
+            room = old if old is not None and old is not self.room else Room(messages, -1)
+            room.messages_maximum, given = messages, {**settings, "messages_maximum": messages}
+        else:
+            given = settings
+        self.admin.create_queue(queue, **given)  # type: ignore[arg-type]
+        self.then(lambda: self.model.define(place, settings_of(**given), room))
+
     @rule(messages=MAXIMA, size=st.sampled_from([-1, 40]), fifo=st.booleans())
     def change_quota(self, messages: int, size: int, fifo: bool) -> None:
         """IF-31: lowering it denies new sends only; who waits and fits now is admitted."""
@@ -523,8 +554,7 @@ class Steps(BrokerMachine):
         self.admin.create_quota("room", messages_maximum=messages, bytes_maximum=size, policy="fifo" if fifo else "preemptive")
 
         def changed() -> None:
-            for room in set(self.model.rooms.values()):
-                room.messages_maximum, room.bytes_maximum, room.fifo = messages, size, fifo
+            self.room.messages_maximum, self.room.bytes_maximum, self.room.fifo = messages, size, fifo
 
         self.then(changed)
 

@@ -57,7 +57,7 @@ class Waiter:
     deadline: float | None
     entered: int = 0
     ended: str = ""
-    """`entered`, `timeout`, `closed` or `lost`; empty: it waits."""
+    """`entered`, `timeout`, `closed`, `lost` or `repointed`; empty: it waits."""
 
     @property
     def held_back(self) -> bool:
@@ -97,19 +97,45 @@ class Reference:
     def everywhere(self) -> list[Place]:
         return [*self.places.values(), *(one for topic in self.topics.values() for one in topic.subscriptions)]
 
+    def define(self, place: Place, settings: QueueSettings, room: Room | None) -> None:
+        """Other settings; with another quota, those that wait for room in the old one fail (IF-31)."""
+        place.settings = settings
+        old = self.rooms.get(place)
+        if old is not room:
+            if old is not None:
+                del self.rooms[place]
+                old.members.remove(place)
+                for waiter in [one for one in old.waiters if one.place is place]:
+                    waiter.ended = "repointed"
+                    old.waiters.remove(waiter)
+            if room is not None:
+                self.rooms[place] = room
+                room.members.append(place)
+        self.grant(place)
+
     # -- granting -------------------------------------------------------------------------------------------------------
 
     def grant(self, place: Place) -> None:
         """T10 as long as somebody can be served; then nobody who wants something may be left without it."""
         if place.paused("consumption") or place.gone:
             return
-        while any(taker.demand and self._take_one(place, taker) for taker in place.takers):
+        while any(self._take_some(place, taker) for taker in place.takers):
             pass
         for taker in place.takers:
             waiting = [one.id for one in place.visible if taker.may_have(one)]
             assert not (taker.demand and waiting), (
                 f"J-13 {place.name}: {taker.name} wants {taker.demand} and may have {waiting} in order; next came {taker.next_id()}"
             )
+
+    def _take_some(self, place: Place, taker: Taker) -> bool:
+        """As many as came to it one after the other; whether there was one."""
+        before = taker.seen
+        expired = place.numbers.copy()
+        while taker.demand and self._take_one(place, taker):
+            pass
+        if taker.pre_settled:
+            place.leave([one for one in place.in_state("receive") if one.owner is taker], "messages_acknowledged")
+        return taker.seen > before or place.numbers != expired
 
     def _take_one(self, place: Place, taker: Taker) -> bool:
         for message in place.visible:

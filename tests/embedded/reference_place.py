@@ -80,6 +80,8 @@ class Taker:
     session: Session
     colour: str | None
     arrived: Callable[[], Sequence[Arrival]]
+    pre_settled: bool = False
+    """At most once: what it is sent is gone (DO-1)."""
     demand: int = 0
     seen: int = 0
     open: bool = True

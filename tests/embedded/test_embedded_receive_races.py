@@ -257,7 +257,7 @@ def test_if_7_if_28_if_31_transactions_pauses_quotas_closes_and_cut_links_at_onc
     keep.admin.create_queue("q", messages_maximum=20, error_destination=None)
     crowd = Crowd(connect, place, seed, rounds)
     calls: list[Callable[[], None]] = [
-        *(lambda name=name: crowd.transact(name) for name in ("t1", "t2")),  # type: ignore[misc]
+        *(lambda name=name: crowd.transact(name) for name in ("t1", "t2")),
         lambda: crowd.send("s"),
         lambda: crowd.receive("r"),
         crowd.operate,
@@ -372,7 +372,12 @@ def test_if_4_who_receives_again_at_once_gets_the_next_message(client: Client, u
                 strike(consumer, patch)
                 with pytest.raises(Struck):
                     consumer.receive(0.001)
-            late = Background(lambda: (threading.Event().wait(0.002), client.send(f"{number}")))  # noqa: B023
+
+            def send_late(text: str = f"{number}") -> None:
+                threading.Event().wait(0.002)
+                client.send(text)
+
+            late = Background(send_late)
             message = consumer.receive(PATIENCE)
             late.result()
             assert message is not None
