@@ -103,7 +103,8 @@ class Line:
             self.queue.pause_insertion(insertion)
         was, self.consumption_paused = self.consumption_paused, any(one.consumption for one in flags)
         self.plain = not (self.production_paused or self.queue.quota is not None or self.settings.overrides)
-        self.lax = self.queue.quota is None and self.settings.unit_of_order is None
+        # Units may outlive the setting that made them.
+        self.lax = self.queue.quota is None and self.settings.unit_of_order is None and not self.queue.units
         return self.consumption_paused and not was
 
     # -- its receivers ----------------------------------------------------------------------------------------------

@@ -335,3 +335,23 @@ def test_if_34_a_transaction_keeps_the_head_until_it_ends(client: Client, url: s
         assert again is not None
         assert (again.text, again.delivery_count) == (("second", 1) if end == "commit" else ("head", 2))
         session.commit()
+
+
+def test_if_34_units_that_are_no_longer_wanted_end_with_their_messages(ordered: Client) -> None:
+    """What waits behind a head when the setting goes still comes, in order, and without being asked for again."""
+    ordered.send(*(one(str(number)) for number in range(3)))
+    receiver, sink = ordered.receiver(demand=10)
+    sink.wait(1)
+    ordered.admin.create_queue("q")
+    ordered.send(one("new"))
+    sink.wait(2)
+    assert sink.bodies == ["0", "new"]
+    for number in (1, 2):
+        receiver.accept(sink.arrivals[-1] if number == 2 else sink.arrivals[0])
+        sink.wait(number + 2)
+    assert sink.bodies == ["0", "new", "1", "2"]
+    ordered.admin.create_queue("q", unit_of_order="unit")
+    ordered.send(one("x"), one("y"))
+    receiver.accept(sink.arrivals[-1])  # the new setting knows the old head still
+    sink.wait(5)
+    assert sink.bodies[-1] == "x"
