@@ -222,3 +222,29 @@ def test_a_paused_receive_gets_what_comes_after_the_resume(client: Client, url: 
         until(lambda: client.stats().consumers_current == 1)
         client.admin.resume_consumption("q")
         assert waiting.result().text == "a"
+
+
+def test_a_send_on_its_way_when_insertion_is_paused_is_held_back(client: Client) -> None:
+    """T7: it looked before the pause and is put after it; then it is paused as any in-flight work, and no consumer gets it."""
+    client.send("a")
+    line = client.broker.granting.lines["q"]
+    _, sink = client.receiver(demand=5)
+    sink.wait(1)
+    client.admin.pause_insertion("q")
+    assert client.broker.put(line, [content("b")])  # from the main thread: nobody waits for it
+    client.session.flush(None)
+    assert client.shown() == [("paused", 0), ("receive", 0)]
+    client.admin.resume_insertion("q")
+    sink.wait(2)
+
+
+def test_a_send_on_its_way_when_consumption_is_paused_waits(client: Client) -> None:
+    client.send("a")
+    line = client.broker.granting.lines["q"]
+    _, sink = client.receiver(demand=5)
+    sink.wait(1)
+    client.admin.pause_consumption("q")
+    assert client.broker.put(line, [content("b")])
+    client.session.flush(None)
+    assert client.shown() == [("visible", 0), ("receive", 0)]
+    assert len(sink.arrivals) == 1
