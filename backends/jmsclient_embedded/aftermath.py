@@ -33,19 +33,14 @@ class Aftermath:
         """Have an event told."""
         self.events.append((name, text, level, fields))
 
-    def take_pushes(self) -> list[tuple[Outlet, list[Arrival]]]:
-        """The pushes; none are left."""
+    def take(self) -> tuple[Aftermath | None, list[tuple[Outlet, list[Arrival]]]]:
+        """All but the pushes, where there is something, and the pushes: nearly every step leaves at most one. Nothing is left."""
         pushes, self.pushes = self.pushes, []
-        return pushes
-
-    def take_others(self) -> Aftermath | None:
-        """All but the pushes, where there is something; nothing of it is left. Apart, because nearly every step leaves at most a
-        push."""
         if not (self.write or self.wake or self.events or self.recalls or self.closures):
-            return None
+            return None, pushes
         taken = Aftermath([], self.recalls, self.closures, self.events, self.wake, self.write)
         self.recalls, self.closures, self.events, self.wake, self.write = [], [], [], False, False
-        return taken
+        return taken, pushes
 
 
 def tell_events(events: list[tuple[str, str, int, dict[str, object]]]) -> None:

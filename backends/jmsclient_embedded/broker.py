@@ -182,6 +182,20 @@ class Broker:
             raise
         return sending
 
+    def request(self, outlet: Outlet, count: int) -> None:
+        """Hand more demand over; returns at once. Hot path, as `put`."""
+        steps = self.steps
+        if not steps.by_caller():
+            steps.tell(lambda: self.granting.request(outlet, count))
+            return
+        with steps.lock:
+            if self.settling.gathered:
+                self.settling.accept_gathered()
+            self.granting.request(outlet, count)
+            rest = self._after()
+        if rest is not None:
+            rest()
+
     def settle(self, outlet: Outlet, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         """Hand a settlement over; returns at once."""
         self.steps.tell(lambda: self.settling.settle(outlet, arrivals, outcome))
@@ -329,7 +343,7 @@ class Broker:
             self.admission.serve()
         if self._aftermath.write and self.writing.over:
             self.writing.give_up()
-        others, pushes = self._aftermath.take_others(), self._aftermath.take_pushes()
+        others, pushes = self._aftermath.take()
         return (lambda: self._act(others, pushes)) if others is not None or pushes else None
 
     def _act(self, others: Aftermath | None, pushes: list[tuple[Outlet, list[Arrival]]]) -> None:
@@ -346,11 +360,12 @@ class Broker:
             except Exception:  # a sink never raises; if it does, the broker must go on
                 _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
             with self.steps.lock:
-                self._pushed(outlet)
+                if self.granting.pushed(outlet) and (outlet.closing or outlet.idle):
+                    self.closing.idle(outlet)
                 if self.admission.freed_quotas:
                     self.admission.serve()
-                others = self._aftermath.take_others()
-                pushes += self._aftermath.take_pushes()  # behind the others: one busy receiver does not keep them waiting
+                others, more = self._aftermath.take()
+            pushes += more  # behind the others: one busy receiver does not keep them waiting
 
     def _do(self, todo: Aftermath) -> None:
         if todo.wake:
@@ -363,10 +378,6 @@ class Broker:
             outlet.sink.recall()
         for outlet, error in todo.closures:
             self._close(outlet, error)
-
-    def _pushed(self, outlet: Outlet) -> None:
-        if self.granting.pushed(outlet):
-            self.closing.idle(outlet)
 
     def _close(self, outlet: Outlet, error: Exception) -> None:
         """The broker closes a receiver: nothing is pushed to it any more when its sink hears of it."""

@@ -77,8 +77,7 @@ class EmbeddedReceiver(Receiver):
         return broker.granting.line(spec.destination.name)
 
     def request(self, count: int) -> None:
-        broker, outlet = self._broker, self.outlet
-        broker.steps.tell(lambda: broker.granting.request(outlet, count))
+        self._broker.request(self.outlet, count)
 
     def accept(self, arrival: Arrival) -> None:
         """Hot path: an append, where nothing is written and nobody waits for what it sets free; the next step carries it out."""
