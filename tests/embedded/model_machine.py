@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,19 +20,18 @@ from hypothesis.stateful import RuleBasedStateMachine
 from jmsclient.destination import Destination, Queue, Topic
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.testing import ManualClock
-from jmsclient.transport.contract import RELEASE, Arrival, ReceiverSpec
+from jmsclient.transport.contract import ReceiverSpec
 from jmsclient.transport.registry import parse_url
 from jmsclient_embedded.administration import EmbeddedAdministration
 from jmsclient_embedded.broker import Broker
 from jmsclient_embedded.invariants import check
-from jmsclient_embedded.receiver import EmbeddedReceiver
 from jmsclient_embedded.registry import close_broker
-from jmsclient_embedded.session import EmbeddedSession
 from jmsclient_embedded.settings import QueueSettings
-from jmsclient_embedded.transport import EmbeddedBackend, EmbeddedTransport
+from jmsclient_embedded.transport import EmbeddedBackend
 
 from .conftest import Listener
-from .reference_broker import Reference, TopicModel, Waiter
+from .model_cast import Actor, Cast, ModelSink, Reader
+from .reference_broker import Reference, TopicModel
 from .reference_place import Message, Place, Session, Taker
 
 T = TypeVar("T")
@@ -48,69 +46,6 @@ _ENDED = {
     "repointed": "ResourceAllocationError",
 }
 """What a send that waited raises."""
-
-
-class ModelSink:
-    """Keeps what arrives, and gives back what no application has seen when it is asked to, as the core does (IF-20)."""
-
-    def __init__(self) -> None:
-        self.arrivals: list[Arrival] = []
-        self.receiver: EmbeddedReceiver | None = None
-
-    def delivered(self, batch: list[Arrival]) -> None:
-        self.arrivals += batch
-
-    def recall(self) -> None:
-        assert self.receiver is not None
-        unseen = [one for one in self.arrivals if not (one.settled or one.handed_over) and one.tag.delivery is one]
-        self.receiver.settle(unseen, RELEASE)
-        self.receiver.request(len(unseen))
-
-    def closed(self, error: Exception | None) -> None:
-        raise AssertionError(f"the broker closed a receiver by itself: {error}")
-
-
-@dataclass(eq=False)
-class Reader:
-    """One receiver, real and in the model."""
-
-    real: EmbeddedReceiver
-    sink: ModelSink
-    taker: Taker
-
-    def held(self) -> list[Message]:
-        """What it was given and nobody settled, as it came."""
-        mine = [one for one in self.taker.place.in_state("receive") if one.owner is self.taker]
-        accepted = self.taker.session.accepted
-        return sorted((one for one in mine if one not in accepted), key=lambda one: self.sink.arrivals.index(one.arrival))  # type: ignore[arg-type]
-
-
-@dataclass(eq=False)
-class Actor:
-    """One session, real and in the model. `busy`: one of its sends waits for room."""
-
-    real: EmbeddedSession
-    model: Session
-    busy: bool = False
-
-
-@dataclass(eq=False)
-class Blocked:
-    """A send that waits for room, on a thread of its own."""
-
-    waiter: Waiter
-    actor: Actor
-    result: Future[None]
-
-
-@dataclass(eq=False)
-class Cast:
-    """Who is there until the process ends."""
-
-    transports: list[EmbeddedTransport] = field(default_factory=list)
-    actors: list[Actor] = field(default_factory=list)
-    readers: list[Reader] = field(default_factory=list)
-    blocked: list[Blocked] = field(default_factory=list)
 
 
 class BrokerMachine(RuleBasedStateMachine):
@@ -374,3 +309,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
 def ids_of(messages: Sequence[Message]) -> list[str]:
     return [one.id for one in messages]
+
+
+def nothing() -> None:
+    pass

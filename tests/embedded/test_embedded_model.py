@@ -29,7 +29,7 @@ def profile(examples: int, steps: int) -> settings:
     )
 
 
-Steps.TestCase.settings = profile(60, 30)
-StoredSteps.TestCase.settings = profile(25, 20)
+Steps.TestCase.settings = profile(250, 40)
+StoredSteps.TestCase.settings = profile(80, 25)
 TestBrokerInMemoryAgainstModel = Steps.TestCase
 TestBrokerWithAStoreAgainstModel = StoredSteps.TestCase

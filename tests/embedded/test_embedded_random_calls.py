@@ -282,10 +282,11 @@ PROFILE = settings(derandomize=True, database=None, deadline=None, print_blob=Tr
 STEPS = st.lists(st.integers(0, 4).flatmap(lambda dice: CALL if dice < 3 else TRAFFIC), min_size=CALLS, max_size=CALLS)
 
 
-@settings(PROFILE, max_examples=300)
+@pytest.mark.slow
+@settings(PROFILE, max_examples=340)
 @given(steps=STEPS)
 def test_if_7_random_calls_raise_documented_errors_and_those_refused_change_nothing(steps: list[Any]) -> None:
-    """300 times 50 steps, two of three of them calls: ten thousand."""
+    """340 times 50 steps, three of five of them calls: ten thousand."""
     run(f"embedded:random-{secrets.token_hex(6)}", steps)
 
 
