@@ -73,7 +73,7 @@ class DestinationStatistics:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageInfo:
     """One message of a destination. `state` is the name of rules.md (`visible`, `receive+transaction`, …), `owner` who holds it,
-    `age` seconds since it came to the destination in this process, `delivery_count` the number of hand-overs so far."""
+    `age` seconds since it was sent, `delivery_count` the number of hand-overs so far."""
 
     message_id: str | None
     destination: str
@@ -166,7 +166,8 @@ class Administration(ABC):
     @abstractmethod
     def recover_stuck(self, owner_or_message: str, outcome: Outcome | str = "retry") -> int:
         """Settle what an owner holds, or the one message with this id, in its owner's place: `retry` (T14), `release` (T13),
-        `accept` (T12) or `dead_letter` (T15). What the owner settles later is stale. Returns how many."""
+        `accept` (T12) or `dead_letter` (T15). What the owner settles later is stale; a transaction that
+        had it can only be rolled back then, unless it was accepted. Returns how many."""
 
     # -- making -----------------------------------------------------------------------------------------------------
 

@@ -300,3 +300,15 @@ def test_statistics_after_a_restart_begin_with_what_is_stored(connect: Connect, 
     found = connect(url).stats()
     assert (found.messages_current, found.messages_received, found.messages_high, found.bytes_received) == (1, 1, 1, 2)
     assert found.messages_acknowledged == 0
+
+
+def test_the_age_of_a_message_is_counted_from_when_it_was_sent(connect: Connect, tmp_path: Any, clock: ManualClock) -> None:
+    """Across a restart and a step of the wall clock, and never negative."""
+    url = f"embedded:?store={tmp_path / 'shop.db'}"
+    client = connect(url, clock)
+    client.send(content("a", timestamp=clock.wall()), content("b", timestamp=clock.wall() + 100))
+    clock.advance(5)
+    assert [one.age for one in client.admin.messages("q")] == [5.0, 0.0]
+    client.transport.close(None)
+    clock.advance(10)
+    assert [one.age for one in connect(url, clock).admin.messages("q")] == [15.0, 0.0]
