@@ -47,6 +47,11 @@ for_whom = click.option(
 )
 
 
+of_source = click.option(
+    "--source", metavar="NAME", help="Where its id comes from, if two messages have one id: uuid, JMSMessageID, …"
+)
+
+
 @in_doubt.command("list")
 @click.option("--decided", is_flag=True, help="Those that are decided and wait for a worker, instead of the undecided.")
 @for_whom
@@ -67,17 +72,19 @@ def list_parked(history: str | None, namespace: str, trigger: str | None, form: 
 @in_doubt.command("show")
 @click.argument("id")
 @for_whom
+@of_source
 @of_a_history
 def show_parked(
     history: str | None,
     namespace: str,
     trigger: str | None,
+    source: str | None,
     form: str,
     id: str,  # noqa: A002  the argument's name
 ) -> None:
     """Show one parked message whole: why it is In Doubt, its headers, properties and body."""
     with _open(history, namespace) as store:
-        found = _find(store, trigger, id)
+        found = _find(store, trigger, source, id)
     whole = _whole(found)
     if form == "json":
         click.echo(json.dumps(whole, indent=2, default=_bytes_as_text))
@@ -91,29 +98,37 @@ def show_parked(
 @click.option("--new", "decision", flag_value="new", help="Nothing of it was done: have a worker run it.")
 @click.option("--duplicate", "decision", flag_value="duplicate", help="It was done: settle it, do not run it.")
 @click.option("--by", metavar="WHO", help="Who decides, kept with the message.  [default: the user that runs this]")
+@of_source
 @of_a_history
 def decide_parked(
-    history: str | None, namespace: str, trigger: str | None, *, ids: tuple[str, ...], decision: str | None, by: str | None
+    history: str | None,
+    namespace: str,
+    trigger: str | None,
+    source: str | None,
+    *,
+    ids: tuple[str, ...],
+    decision: str | None,
+    by: str | None,
 ) -> None:
     """Decide about parked messages. A worker of the trigger looks for decisions every 5 s and carries them out."""
     if decision is None:
         raise click.UsageError("say what it is: --new has it run, --duplicate has it settled")
     who = by if by is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with _open(history, namespace) as store:
-        found = [_find(store, trigger, id_) for id_ in ids]  # all or, where one cannot be found, none
+        found = [_find(store, trigger, source, id_) for id_ in ids]  # all or, where one cannot be found, none
         for one in found:
             store.decide(one.trigger, one.id, decision, who, source=one.source)
             click.echo(f"{printable(one.trigger)} {printable(one.id)}: {decision}, decided by {printable(who)}")
 
 
-def _find(store: DocumentHistory, trigger: str | None, id_: str) -> ParkedMessage:
+def _find(store: DocumentHistory, trigger: str | None, source: str | None, id_: str) -> ParkedMessage:
     """The one parked message that is meant, undecided or decided. Raises where there is none, or more than one."""
     from jmsclient.history.contract import stored_id
 
     names = (id_, stored_id(id_))
-    listed = {(one.trigger, one.source): one for one in store.in_doubt(trigger) if one.id in names}
-    listed |= {(one.trigger, one.source): one for one in store.decided(trigger, limit=MANY) if one.id in names}
-    found = list(listed.values())
+    listed = (*store.in_doubt(trigger), *store.decided(trigger, limit=MANY))
+    of_that_id = {(one.trigger, one.source): one for one in listed if one.id in names and source in (None, one.source)}
+    found = list(of_that_id.values())
     if not found:
         raise click.ClickException(f"no message {id_!r} is In Doubt; see: jmsclient in-doubt list")
     triggers = {one.trigger for one in found}
@@ -121,7 +136,7 @@ def _find(store: DocumentHistory, trigger: str | None, id_: str) -> ParkedMessag
         raise ConfigurationError(f"{id_!r} is In Doubt of {len(triggers)} triggers ({', '.join(sorted(triggers))}); give --trigger")
     if len(found) > 1:
         sources = ", ".join(sorted(one.source for one in found))
-        raise ConfigurationError(f"{id_!r} is parked with several sources of ids ({sources}); decide it from Python, with source=")
+        raise ConfigurationError(f"{id_!r} is parked with several sources of ids ({sources}); give --source")
     return found[0]
 
 

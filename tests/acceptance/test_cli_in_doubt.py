@@ -193,3 +193,18 @@ def test_show_of_a_set_of_a_join_has_its_members(jmsclient: CommandLine) -> None
     done = jmsclient("in-doubt", "show", "x", "--format", "json", *HISTORY)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["body"] == ["from a", "from b"]
+
+
+def test_one_id_from_two_sources_needs_the_source(parked: CommandLine) -> None:
+    with open_history(f"sqlite:{parked.folder / 'history.db'}") as history:
+        content = PlainContent(kind=MessageKind.TEXT, body="other", message_id="order-17", destination="queue:///orders")
+        history.park("billing", "order-17", token=new_token(), envelope=encode(content), reason="abandoned")
+    refused = parked("in-doubt", "decide", "order-17", "--new", "--trigger", "billing", *HISTORY)
+    assert refused.returncode == 2
+    assert "--source" in refused.stderr
+    shown = parked("in-doubt", "show", "order-17", "--trigger", "billing", "--source", "JMSMessageID", "--format", "json", *HISTORY)
+    assert json.loads(shown.stdout)["body"] == "other"
+    done = parked("in-doubt", "decide", "order-17", "--new", "--trigger", "billing", "--source", "uuid", *HISTORY)
+    assert done.returncode == 0, done.stderr
+    left = json.loads(parked("in-doubt", "list", "--trigger", "billing", "--format", "json", *HISTORY).stdout)
+    assert [one["id_source"] for one in left] == ["JMSMessageID"]
