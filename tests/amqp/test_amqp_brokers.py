@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -476,3 +477,32 @@ def test_s08_a_connection_lost_before_the_commit(artemis: Any) -> None:
         session.rollback()
     with jmsclient.connect(artemis.url) as connection:
         assert connection.create_session().create_consumer(queue).receive(0.0) is None
+
+
+# -- a worker -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_trigger_handles_each_message_once(url: str, queue: str, tmp_path: Path) -> None:
+    seen: list[int] = []
+    worker = jmsclient.Worker(url, history=f"sqlite:{tmp_path / 'history.db'}")
+    with jmsclient.connect(url) as connection:
+        producer = connection.create_session().create_producer(queue)
+        for number in [*range(40), *range(0, 40, 4)]:  # some are sent twice
+            producer.send({"n": number}, properties={"uuid": f"order-{number}"})
+
+    @worker.trigger(queue, concurrency=2)
+    def handle(order: dict, delivery: jmsclient.Delivery) -> None:  # type: ignore[type-arg]
+        seen.append(order["n"])
+        delivery.send(f"{queue}.done", str(order["n"]))
+
+    with worker:
+        end = time.monotonic() + 30
+        (trigger,) = worker.triggers.values()
+        while trigger.counters["duplicate"] < 10:
+            assert time.monotonic() < end, trigger.counters
+            time.sleep(0.01)
+    assert sorted(seen) == list(range(40))
+    with jmsclient.connect(url) as connection:
+        session = connection.create_session()
+        assert len(bodies(session.create_consumer(f"{queue}.done"), 40)) == 40
+        assert session.create_consumer(queue).receive(0.1) is None

@@ -114,6 +114,7 @@ def test_a_known_scheme_without_a_backend_says_so() -> None:
 def test_a_backend_that_cannot_be_imported_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("amqp", "no_such_module_of_ours:Backend", "jmsclient.backends")
     monkeypatch.setattr(registry, "entry_points", lambda *, group: [broken])
+    monkeypatch.setattr(registry, "_registered", {})
     with pytest.raises(ConfigurationError, match=r"amqps: is not installed .*pip install 'jmsclient\[amqp\]'"):
         find_backend("amqps")
 
