@@ -54,7 +54,7 @@ def standard_queue(size: Size, timer: Timer = time.perf_counter) -> float:
 
     def consume() -> None:
         for _ in range(size.messages):
-            line.get()
+            assert line.get() == BODY
 
     return size.messages / between_threads(produce, consume, timer)
 
