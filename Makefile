@@ -17,7 +17,7 @@ SEED ?=
 HISTORY ?=
 KEEP ?=
 
-# More arguments for pytest, such as `make test ARGS="tests/trigger -x"`.
+# More arguments for pytest and for the bench, such as `make test ARGS="tests/trigger -x"`.
 ARGS ?=
 
 .PHONY: help setup demo test check docs bench format clean

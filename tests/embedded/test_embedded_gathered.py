@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from jmsclient.errors import DestinationPausedError
 from jmsclient.events import Event
 from jmsclient.transport.contract import ACCEPT, RETRY
@@ -124,3 +126,12 @@ def test_if_34_a_commit_lets_the_next_of_its_unit_come_at_once(connect: Connect)
     client.commit()
     sink.wait(2)
     assert sink.bodies == ["a", "b"]
+
+
+def test_o02_a_main_thread_that_is_far_ahead_of_the_broker_waits_for_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.send("made")
+    monkeypatch.setattr("jmsclient_embedded.broker.MOST_PUTS_AHEAD", 0)
+    for number in range(20):
+        client.send(str(number))
+        assert client.broker.steps.backlog <= 1  # its own, which is taken off after it was answered
+    assert client.bodies() == ["made", *map(str, range(20))]
