@@ -268,12 +268,14 @@ class Loop:
         except (OSError, EngineError):
             pass
         self.error = error
-        self._owner.ended(error)
-        while self._commands:
-            _, first, _ = self._commands.popleft()
-            if isinstance(first, Answer):
-                first.fail(self.error)
-        self._connection.close()
-        self._wakeable.close()
-        self._waker.close()
-        self.engine.free()
+        try:
+            self._owner.ended(error)
+        finally:
+            while self._commands:
+                _, first, _ = self._commands.popleft()
+                if isinstance(first, Answer):
+                    first.fail(self.error)
+            self._connection.close()
+            self._wakeable.close()
+            self._waker.close()
+            self.engine.free()

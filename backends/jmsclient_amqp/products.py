@@ -136,7 +136,7 @@ GENERIC: Final = Product(
 TABLE: Final = (ARTEMIS, BROKER_J, CLASSIC, RABBITMQ_3, GENERIC)
 
 
-def product_of(peer: Peer, offered: frozenset[str], override: str | None) -> Product:
+def product_of(peer: Peer, override: str | None) -> Product:
     """The row of a peer. Raises ConfigurationError for an override that names none."""
     if override is not None:
         for product in TABLE:

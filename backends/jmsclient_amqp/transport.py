@@ -118,7 +118,7 @@ class AmqpTransport(Transport):
     def _describe_peer(self) -> None:
         said = self._remote
         self.peer = Peer(product=str(said.get("product", "unknown")), version=str(said.get("version", "")))
-        self.product = product_of(self.peer, self._offered, self.settings.provider)
+        self.product = product_of(self.peer, self.settings.provider)
         self.capabilities = capabilities_of(self.product, self._offered)
 
     # -- on the I/O thread ------------------------------------------------------------------------------------------
