@@ -16,8 +16,10 @@ from jmsclient.errors import (
     ConfigurationError,
     DestinationPausedError,
     IllegalStateError,
+    InvalidDestinationError,
     ResourceAllocationError,
     SendError,
+    TransactionRolledBackError,
     UnsupportedFeatureError,
 )
 from jmsclient.options import DefaultReadAhead
@@ -31,6 +33,15 @@ from .conftest import Client, RecordingSink, content, hand
 CALLS = 50
 """In one example."""
 DOCUMENTED = (ConfigurationError, IllegalStateError, UnsupportedFeatureError, DestinationPausedError)
+REFUSALS = (
+    DestinationPausedError,
+    IllegalStateError,
+    InvalidDestinationError,
+    ResourceAllocationError,
+    SendError,
+    TransactionRolledBackError,
+)
+"""What the traffic may meet, whatever administration did before."""
 
 STRANGE = st.one_of(
     st.none(),
@@ -137,7 +148,7 @@ CALL = st.one_of(
     calls_of("create_quota", mostly("room"), bytes_maximum=NUMBER, messages_maximum=NUMBER, policy=mostly("fifo", "preemptive")),
     calls_of("delete_destination", PLACE),
 )
-TRAFFIC = st.tuples(st.just(""), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=3, max_size=6))
+TRAFFIC = st.tuples(st.just(""), st.lists(st.tuples(st.integers(0, 10), st.integers(0, 3)), min_size=3, max_size=6))
 
 
 class Traffic:
@@ -157,7 +168,7 @@ class Traffic:
         for what, number in parts:
             try:
                 self._step(what, number)
-            except (DestinationPausedError, ResourceAllocationError, SendError, IllegalStateError):
+            except REFUSALS:
                 pass  # what administration made of its place does not let it
 
     def _step(self, what: int, number: int) -> None:
@@ -189,6 +200,20 @@ class Traffic:
             receiver = session.open_receiver(spec, sink, None)
             receiver.request(number)
             self.receivers.append((receiver, sink))
+        elif what == 9:
+            kind = ("durable", "shared", "shared_durable", "durable")[number]
+            sink = RecordingSink()
+            spec = ReceiverSpec(
+                destination=Topic("t"),
+                kind=kind,  # type: ignore[arg-type]
+                name=f"s{number % 2}",
+                selector="colour = 'red'" if number == 3 else None,
+            )
+            receiver = (self.transacted if number == 2 else client.session).open_receiver(spec, sink, None)
+            receiver.request(number)
+            self.receivers.append((receiver, sink))
+        elif what == 10:
+            client.session.unsubscribe(f"s{number % 2}", None)
         elif what == 4 and self.receivers:
             receiver, sink = self.receivers[number % len(self.receivers)]
             unseen = [one for one in sink.arrivals if not (one.settled or one.handed_over)]
