@@ -19,6 +19,8 @@ from jmsclient_embedded.invariants import check
 from .conftest import Background, Client, Connect, until
 
 SECONDS = 1.5
+ENOUGH = 5
+armed = [False]
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike may hit a finaliser
 
 
@@ -28,10 +30,11 @@ class Struck(Exception):  # noqa: N818  it is no error
 
 @contextmanager
 def strikes() -> Iterator[Callable[[], None]]:
-    """SIGALRM raises on the main thread now and then; the call gives the next strike. Ends by itself."""
+    """SIGALRM raises on the main thread, once armed; the call gives the next strike. Ends by itself."""
 
     def strike(signum: int, frame: object) -> None:
-        raise Struck
+        if armed[0]:
+            raise Struck
 
     def again() -> None:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0005, 0.01))
@@ -48,9 +51,10 @@ def struck_for_a_while(calls: list[Callable[[], object]]) -> int:
     """Have them called in turn, each struck at some point; how many strikes hit."""
     hits, end = 0, time.monotonic() + SECONDS
     with strikes() as again:
-        while time.monotonic() < end:
+        while time.monotonic() < end or (hits <= ENOUGH and time.monotonic() < end + 20):  # a busy machine strikes less
             for call in calls:
                 try:
+                    armed[0] = True
                     again()
                     call()
                 except Struck:
@@ -58,12 +62,7 @@ def struck_for_a_while(calls: list[Callable[[], object]]) -> int:
                 except JmsClientError:
                     pass
                 finally:
-                    while True:
-                        try:
-                            signal.setitimer(signal.ITIMER_REAL, 0)
-                            break
-                        except Struck:
-                            hits += 1
+                    armed[0] = False  # a plain store, before which no signal handler runs
     return hits
 
 
@@ -83,7 +82,7 @@ def test_if_40_no_waiter_stays_and_nothing_is_half_sent(client: Client, connecti
     with connection.create_session() as session:
         producer = session.create_producer("q", send_timeout=0.01)
         hits = struck_for_a_while([lambda: producer.send("a"), lambda: producer.send_many(["b", "c", "d"])])
-        assert hits > 5
+        assert hits > ENOUGH
         until(lambda: client.stats().blocked_senders == 0)
         producer.send_timeout = 5.0
         producer.send("last")
@@ -113,7 +112,7 @@ def test_if_40_transactions_are_whole(tmp_path_factory: pytest.TempPathFactory, 
             session.commit()
 
         hits = struck_for_a_while([work, session.rollback])
-        assert hits > 5
+        assert hits > ENOUGH
         session.rollback()
         while (message := consumer.receive_no_wait()) is not None:
             producer.send(message.text)
@@ -138,6 +137,6 @@ def test_if_40_administration_that_is_struck_leaves_whole_states(client: Client,
     hits = struck_for_a_while(
         [moved, lambda: admin.create_queue("q", messages_maximum=100), lambda: admin.statistics("q"), lambda: admin.messages("q")]
     )
-    assert hits > 5
+    assert hits > ENOUGH
     until(lambda: client.numbers("q")[0] + client.numbers("other")[0] == 50)
     check(client.broker)
