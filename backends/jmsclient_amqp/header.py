@@ -88,3 +88,21 @@ def expiry(raw: bytes, at: Sections, header: Header, now: float) -> float | None
     if isinstance(fields, list) and len(fields) > 8 and isinstance(fields[8], int) and fields[8] > 0:
         return fields[8] / 1000
     return None if not header.ttl else now + header.ttl / 1000
+
+
+# -- the delivery count (IF-11), as the application sees it ---------------------------------------------------------------
+
+
+def exact_count(header: Header) -> int:
+    """The standard counts failed attempts from 0; an absent count is 0."""
+    return (header.delivery_count or 0) + 1
+
+
+def no_count(header: Header) -> int:
+    """The broker's count is not to be believed."""
+    return -1
+
+
+def derived_count(header: Header) -> int:
+    """From a flag: the first acquirer has not been preceded by anyone, so far as the broker knows (IF-11)."""
+    return 1 if header.first_acquirer else 2

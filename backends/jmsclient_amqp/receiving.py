@@ -1,8 +1,7 @@
-"""A receiving link: demand down, batches of arrivals up, outcomes down again.
+"""A receiving link as the contract sees it: demand down, batches of arrivals up, outcomes down again.
 
-Owns the life of one link: attach and what must be checked then (IF-26), demand, drain (IF-18), settlement with explicit outcomes
-(IF-22), the order of closing (IF-27). What is marked so runs on the I/O thread. `_push` and `settle` are the hot path.
-Rules IF-5, IF-11, IF-16 to IF-20, IF-25 to IF-27; RA-5, RA-14.
+Owns demand, drain (IF-18), what arrives (IF-11, IF-19) and settlement with explicit outcomes (IF-22). What is marked so runs on
+the I/O thread. `_push` and `accept` are the hot path. Rules IF-5, IF-11, IF-16 to IF-20, IF-25; RA-5, RA-14; C12.
 """
 
 from __future__ import annotations
@@ -10,156 +9,43 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from jmsclient.destination import Topic
-from jmsclient.errors import (
-    ConnectionLostError,
-    IllegalStateError,
-    InvalidSelectorError,
-    JmsClientError,
-    MessageFormatError,
-    RequestTimeoutError,
-    UnsupportedFeatureError,
-)
+from jmsclient.errors import MessageFormatError, UnsupportedFeatureError
 from jmsclient.events import emit
-from jmsclient.transport.contract import RELEASE as RELEASED
-from jmsclient.transport.contract import RETRY, Arrival, Outcome, Receiver, ReceiverSpec, Sink, Verb
+from jmsclient.transport.contract import Arrival, Outcome, ReceiverSpec, Sink, Verb
 from jmsclient_amqp.content import AmqpContent
-from jmsclient_amqp.engine.library import MODIFIED
-from jmsclient_amqp.engine.library import RELEASED as RELEASED_CODE
-from jmsclient_amqp.engine.links import Disposition, ReceivingLink, SessionHandle
-from jmsclient_amqp.header import Header, expiry
+from jmsclient_amqp.engine.library import MODIFIED, RELEASED
+from jmsclient_amqp.engine.links import Disposition
+from jmsclient_amqp.header import derived_count, exact_count, expiry, no_count
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.outcomes import ACCEPT, RELEASE, disposition_of, refused
-from jmsclient_amqp.refusals import link_lost, link_refused
+from jmsclient_amqp.receiving_link import LinkLife, Phase
 from jmsclient_amqp.sections import scan
-from jmsclient_amqp.termini import SELECTOR, local, source_of, wanted_filters
 
 if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
-
 
 _BROWSER_LOOKS = 3
 """How often a browser that a drain brought nothing asks again: now and then a broker answers the drain before it has looked."""
 
 
-class Phase(Enum):
-    """The life of a link. Changed on the I/O thread only."""
-
-    ATTACHING = "attaching"
-    OPEN = "open"
-    STOPPING = "stopping"
-    """Closed by us: credit is being taken back; what still comes is released."""
-    LINGERING = "lingering"
-    """Closed by us, without credit, until what its session holds is settled (IF-27)."""
-    RECYCLING = "recycling"
-    """Detached for a moment, so that what was given back reaches others."""
-    REATTACHING = "reattaching"
-    DETACHING = "detaching"
-    GONE = "gone"
-
-
-class AmqpReceiver(Receiver):
+class AmqpReceiver(LinkLife):
     """Made by `AmqpSession.open_receiver`. Thread-safe."""
 
-    link: ReceivingLink
-
     def __init__(self, session: AmqpSession, spec: ReceiverSpec, sink: Sink) -> None:
-        self.spec = spec
-        self._session = session
-        self._transport = session.transport
-        self._loop = session.loop
-        self._tell = session.loop.tell
-        self._sink = sink
-        self._product = session.product
+        super().__init__(session, spec, sink)
         product = session.product
-        self._count_of = _derived_count if product.first_acquirer else _exact_count if product.counts else _no_count
+        self._count_of = derived_count if product.first_acquirer else exact_count if product.counts else no_count
         self._topic = isinstance(spec.destination, Topic)
-        self._what = f"a consumer of {spec.destination.address}"
-        self._names = session.transport.link_names
-        self._link_name: str | None = None
-        self._durable = spec.kind in ("durable", "shared_durable")
-        self._keeps_returned = session.product.keeps_returned
-        self._own: SessionHandle | None = None  # where a link needs a session of its own
-        self._returned = False
-        self._owed = 0  # demand that came while the link was away
-        self._drainable = session.transport.capabilities.drain != "no"
-        self._closed = False
-        """Nothing is delivered any more, from whatever thread this was set."""
         self._transaction = session.transaction
         self._accepted: deque[Arrival] = deque()
         self._accepting = False  # the thread has been told that some are there
         self._stale = 0
-        self._phase = Phase.ATTACHING  # this and the rest belong to the I/O thread
-        self._held: dict[int, Arrival] = {}  # what is unsettled, by number
-        self._attaching: Answer[None] | None = None
-        self._drains: list[Answer[None]] = []
-        self._closes: list[Answer[None]] = []
-        self._came = 0  # messages since the last drain
-        self._asked = 0  # demand when the running drain began
+        self._came = 0  # these three belong to the I/O thread: messages since the last drain,
+        self._asked = 0  # demand when the running drain began,
         self._looks = 0  # how often it may ask again
-
-    # -- attaching --------------------------------------------------------------------------------------------------
-
-    def open(self, deadline: float | None) -> None:
-        """Attach and wait for the peer. Raises what the contract says."""
-        try:
-            self._loop.ask(self._attach, deadline, f"the attach of {self._what}")
-        except RequestTimeoutError:
-            self._tell(self._give_up)
-            raise
-
-    def _attach(self, answer: Answer[None], _: Any) -> None:
-        spec = self.spec
-        try:
-            name = self._link_name = self._transport.link_name("receiver") if spec.name is None else self._names.take(spec)
-        except IllegalStateError as error:
-            answer.fail(error)
-            self._phase = Phase.GONE
-            return
-        self._attaching = self._transport.awaited(answer)
-        self._make_link(name)
-        self._session.attached(self)
-
-    def _make_link(self, name: str, first_number: int = 0) -> None:
-        spec = self.spec
-        address = self._product.naming.address(spec.destination)
-        source = source_of(
-            spec,
-            address,
-            modified=self._product.modified,
-            global_share=not self._transport.has_client_id,
-            durable_queue=self._product.durable_queues,
-        )
-        pre_settled = spec.pre_settled or spec.kind == "browse"
-        handle = self._session.handle
-        if self._product.session_per_receiver:
-            handle = self._own = self._transport.engine.session()
-        self.link = handle.receiver(name, source, local(name), pre_settled=pre_settled, first_number=first_number)
-
-    def _look_at_attach(self, attaching: Answer[None]) -> None:
-        link = self.link
-        if link.remote_closed:
-            self._end(link_refused(self._what, link.remote_condition, selector=self.spec.selector is not None))
-            link.close()
-            self._free()
-        elif link.remote_open and not link.refused:
-            missing = wanted_filters(self.spec) - link.remote_filters
-            if missing:
-                link.close()
-                self._end(_not_applied(missing, self._what))
-                return
-            self._attaching = None
-            self._phase = Phase.OPEN
-            self._transport.answered(attaching)
-            attaching.give(None)
-
-    def _give_up(self, *_: Any) -> None:
-        if self._phase is Phase.ATTACHING:
-            self.link.close()
-            self._end(RequestTimeoutError(f"the attach of {self._what} was given up"))
 
     # -- demand -----------------------------------------------------------------------------------------------------
 
@@ -207,13 +93,7 @@ class AmqpReceiver(Receiver):
         """New bytes have been processed (I/O thread)."""
         link = self.link
         if self._attaching is not None:
-            if self._own is not None and self._own.remote_closed:
-                error = link_refused(self._what, self._own.remote_condition)
-                self._own.close()
-                self._end(error)
-                self._free()
-            else:
-                self._look_at_attach(self._attaching)
+            self._look_at_attach(self._attaching)
             return
         if self._phase is Phase.REATTACHING:
             self._look_at_reattach()
@@ -322,7 +202,7 @@ class AmqpReceiver(Receiver):
             self.link.settle(numbers, disposition)
         if len(numbers) < len(arrivals):
             self._count_stale(len(arrivals) - len(numbers))
-        if self._keeps_returned and disposition.code in (RELEASED_CODE, MODIFIED):
+        if self._keeps_returned and disposition.code in (RELEASED, MODIFIED):
             self._returned = True
         if held:
             return
@@ -331,224 +211,9 @@ class AmqpReceiver(Receiver):
         elif self._returned and self._phase is Phase.OPEN and not self.link.credit:
             self._recycle()
 
-    # -- what was given back to a broker that keeps it for the same link ----------------------------------------------
-
-    def _recycle(self) -> None:
-        """Detach for a moment: then others get it, and this link too when it asks again."""
-        self._returned = False
-        self._phase = Phase.RECYCLING
-        if self._durable:
-            self._transport.expect_detach(self.link.address, self._reattach)
-            self.link.detach()
-        else:
-            self.link.close()
-
-    def _reattach(self) -> None:
-        number = self.link.next_number
-        self.link.free()
-        if self._closed:
-            self._end(link_lost(self._what, None))
-            return
-        name = self._link_name if self.spec.name is not None else None
-        self._make_link(name or self._transport.link_name("receiver"), number)
-        self._phase = Phase.REATTACHING
-
-    def _look_at_reattach(self) -> None:
-        if self.link.remote_closed:
-            self._closed_by_peer_or_us()
-        elif self.link.remote_open and not self.link.refused:
-            self._phase = Phase.OPEN
-            owed, self._owed = self._owed, 0
-            if self._closes:
-                self._stop()
-            elif owed:
-                self.link.flow(owed)
-
     def _count_stale(self, count: int) -> None:
         """Settled too late: the broker has it back already, or somebody settled it twice."""
         first, self._stale = self._stale == 0, self._stale + count
         if first:
             text = f"{count} settlements of {self._what} came too late: the broker has those messages back"
             emit("amqp", "stale_settlement", text, level=logging.WARNING, count=count)
-
-    # -- closing ----------------------------------------------------------------------------------------------------
-
-    def close(self, deadline: float | None) -> None:
-        self._closed = True
-        answer: Answer[None] = Answer(self._transport.clock)
-        if self._loop.here:
-            self._tell(self._close, answer)
-            return
-        if self._transport.dead:
-            return
-        try:
-            self._loop.ask(self._close, deadline, f"the close of {self._what}")
-        except RequestTimeoutError:
-            self._tell(self._detach_now)
-            raise
-        except ConnectionLostError:
-            pass  # it has ended while we asked: nothing can be delivered any more
-
-    def _close(self, answer: Answer[None], _: Any) -> None:
-        """Stop credit, drain, then detach, or stay for what the session holds (IF-27)."""
-        if self._phase in (Phase.GONE, Phase.LINGERING):
-            answer.give(None)
-            return
-        self._closes.append(self._transport.awaited(answer))
-        if self._phase is Phase.OPEN:
-            self._stop()
-
-    def _stop(self) -> None:
-        self._phase = Phase.STOPPING
-        if not self._drainable or self.link.drained:
-            self._stopped()
-        else:
-            self.link.drain()
-
-    def _stopped(self) -> None:
-        if self._held:
-            self._phase = Phase.LINGERING
-            self._give_closes()
-        else:
-            self._detach()
-
-    def _detach(self) -> None:
-        self._phase = Phase.DETACHING
-        if self._durable:  # to close it would delete the subscription
-            self._transport.expect_detach(self.link.address, self._detached)
-            self.link.detach()
-        elif self._own is not None:
-            own = self._own
-            own.close()
-            if self._product.end_patience is not None:
-                self._loop.after(self._product.end_patience, lambda: self._end_unanswered(own))
-        else:
-            self.link.close()
-
-    def _end_unanswered(self, own: SessionHandle) -> None:
-        if self._own is own:
-            self._closed_by_peer_or_us()
-
-    def _free(self) -> None:
-        if self._own is not None:
-            if self._own.remote_closed:
-                self._own.free()
-            self._own = None
-        else:
-            self.link.free()
-
-    def _detached(self) -> None:
-        self.link.forget()
-        self._free()
-        self._end(link_lost(self._what, None))
-
-    def _detach_now(self, *_: Any) -> None:
-        """The drain took too long."""
-        if self._phase is Phase.STOPPING:
-            self._detach()
-
-    def _closed_by_peer_or_us(self) -> None:
-        if self._phase is Phase.RECYCLING:
-            self._reattach()
-            return
-        asked = self._phase is Phase.DETACHING
-        condition = self._own.remote_condition if self._own is not None else None
-        error = link_lost(self._what, condition or self.link.remote_condition)
-        if not asked:
-            self.link.close()
-            if self._own is not None:
-                self._own.close()
-        self._held.clear()
-        self.link.forget()
-        self._free()
-        self._end(error)
-        if not asked and not self._closed:
-            self._sink.closed(error)
-
-    def stop_demand(self) -> None:
-        """The session is about to end: nothing is delivered any more, and credit is taken back."""
-        self._closed = True
-        if self._phase is Phase.OPEN:
-            self._phase = Phase.STOPPING
-            if self._drainable and not self.link.drained:
-                self.link.drain()
-
-    def open_on(self, address: str) -> bool:
-        """It receives from the destination of this URI."""
-        return self._phase is not Phase.GONE and self.spec.destination.address == address
-
-    @property
-    def quiet(self) -> bool:
-        """Nothing more will arrive."""
-        return self._phase is not Phase.STOPPING or not self._drainable or self.link.drained
-
-    def give_back(self) -> None:
-        """Settle all that is unsettled: what was handed over counts, the rest does not (T13, T14)."""
-        held = list(self._held.values())
-        modified = self._product.modified
-        for outcome, seen in ((RETRY, True), (RELEASED, False)):
-            arrivals = [arrival for arrival in held if arrival.handed_over is seen]
-            if arrivals:
-                self._settle(arrivals, disposition_of(outcome, modified=modified))
-        for arrival in held:
-            arrival.settled = True
-        if self._own is not None and self._phase not in (Phase.DETACHING, Phase.GONE):
-            self._detach()
-
-    @property
-    def apart(self) -> bool:
-        """It has a session of its own, which has not ended."""
-        return self._own is not None
-
-    def lost(self, error: JmsClientError, *, alone: bool) -> None:
-        """The session or the connection has ended. `alone`: the connection lives on, so nobody else tells the sink."""
-        tell = alone and self._phase is Phase.OPEN and not self._closed
-        self._held.clear()
-        self._end(error)
-        if tell:
-            self._sink.closed(error)
-
-    def _end(self, error: JmsClientError) -> None:
-        """The link is gone: whoever waits hears of it."""
-        attaching, self._attaching = self._attaching, None
-        if attaching is not None:
-            self._transport.answered(attaching)
-            attaching.fail(error)
-        if self._phase in (Phase.DETACHING, Phase.RECYCLING):
-            self._transport.forget_detach(self.link.address)
-        self._phase = Phase.GONE
-        if self._link_name is not None:
-            self._names.give(self._link_name)
-        self._session.detached(self)
-        drains, self._drains = self._drains, []
-        self._give(drains)
-        self._give_closes()
-
-    def _give_closes(self) -> None:
-        closes, self._closes = self._closes, []
-        self._give(closes)
-
-    def _give(self, answers: list[Answer[None]]) -> None:
-        for answer in answers:
-            self._transport.answered(answer)
-            answer.give(None)
-
-
-def _exact_count(header: Header) -> int:
-    """The standard counts failed attempts from 0; an absent count is 0."""
-    return (header.delivery_count or 0) + 1
-
-
-def _no_count(header: Header) -> int:
-    return -1
-
-
-def _derived_count(header: Header) -> int:
-    """From a flag: the first acquirer has not been preceded by anyone, so far as the broker knows (IF-11)."""
-    return 1 if header.first_acquirer else 2
-
-
-def _not_applied(missing: frozenset[str], what: str) -> JmsClientError:
-    if SELECTOR in missing:
-        return InvalidSelectorError(f"the broker did not say that it applies the selector of {what}, so it is not relied on")
-    return UnsupportedFeatureError(f"the broker did not say that it applies {', '.join(sorted(missing))} to {what}")

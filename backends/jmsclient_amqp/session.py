@@ -21,6 +21,7 @@ from jmsclient.transport.contract import ReceiverSpec, Sink, TransportSession
 from jmsclient_amqp.engine.links import SessionHandle
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.receiving import AmqpReceiver
+from jmsclient_amqp.receiving_link import LinkLife
 from jmsclient_amqp.refusals import session_ended
 from jmsclient_amqp.sending import AmqpSender
 from jmsclient_amqp.subscriptions import Removal
@@ -42,7 +43,7 @@ class AmqpSession(TransportSession):
         self.product = transport.product
         self._closed = False
         self._error: JmsClientError | None = None  # why the peer ended it
-        self._receivers: dict[AmqpReceiver, None] = {}  # these belong to the I/O thread
+        self._receivers: dict[LinkLife, None] = {}  # these belong to the I/O thread
         self._senders: dict[AmqpSender, None] = {}
         self._parts: dict[Removal | Temporary, None] = {}
         self._beginning: Answer[None] | None = None
@@ -177,9 +178,9 @@ class AmqpSession(TransportSession):
         else:
             self.transaction.begin(answer)
 
-    def attached(self, link: AmqpReceiver | AmqpSender) -> None:
+    def attached(self, link: LinkLife | AmqpSender) -> None:
         """It takes part from now on."""
-        if isinstance(link, AmqpReceiver):
+        if isinstance(link, LinkLife):
             self._receivers[link] = None
         else:
             self._senders[link] = None
@@ -196,9 +197,9 @@ class AmqpSession(TransportSession):
         """A receiver is open on the destination of this URI."""
         return any(receiver.open_on(address) for receiver in self._receivers)
 
-    def detached(self, link: AmqpReceiver | AmqpSender) -> None:
+    def detached(self, link: LinkLife | AmqpSender) -> None:
         """It is gone."""
-        if isinstance(link, AmqpReceiver):
+        if isinstance(link, LinkLife):
             self._receivers.pop(link, None)
         else:
             self._senders.pop(link, None)

@@ -47,9 +47,13 @@ class Client:
         sink = RecordingSink()
         return self.session.open_receiver(ReceiverSpec(**{"destination": QUEUE, **spec}), sink, self.deadline()), sink
 
-    def send(self, *bodies: str, room: float = PATIENCE, confirm: float = PATIENCE) -> list[Any]:
-        sender = self.session.open_sender(QUEUE, self.deadline())
-        contents = [PlainContent(kind=MessageKind.TEXT, body=body, message_id=f"ID:{body}", persistent=False) for body in bodies]
+    def send(
+        self, *bodies: str, room: float = PATIENCE, confirm: float = PATIENCE, to: Queue = QUEUE, persistent: bool = False
+    ) -> list[Any]:
+        sender = self.session.open_sender(to, self.deadline())
+        contents = [
+            PlainContent(kind=MessageKind.TEXT, body=body, message_id=f"ID:{body}", persistent=persistent) for body in bodies
+        ]
         return list(sender.send(contents, room_deadline=self.deadline(room), confirm_timeout=confirm))
 
 
@@ -60,6 +64,12 @@ def wait_for(sink: RecordingSink, count: int) -> list[Arrival]:
         assert time.monotonic() < end, f"expected {count}, got {sink.bodies}"
         time.sleep(0.002)
     return sink.arrivals[:count]
+
+
+@pytest.fixture
+def connect_to(connect: Callable[..., Client]) -> Callable[..., Client]:
+    """As `connect`, where that word is taken."""
+    return connect
 
 
 @pytest.fixture
