@@ -19,7 +19,7 @@ from typing import Literal
 
 from jmsclient.buffer import Buffer, BufferCounters
 from jmsclient.clock import Clock
-from jmsclient.errors import JmsClientError, UnsupportedFeatureError
+from jmsclient.errors import ConnectionLostError, JmsClientError, UnsupportedFeatureError
 from jmsclient.events import emit
 from jmsclient.transport.contract import ACCEPT, RELEASE, Arrival, Outcome, Receiver, Verb
 
@@ -74,6 +74,8 @@ class Intake:
         self._on_arrival = on_arrival
         self._on_closed = on_closed
         self._receiver: Receiver | None = None
+        self._present: Receiver | None = None  # of that, the one to ask; None during an outage
+        self._lasts = False  # it outlives links
         self._running = False
         self._draining = 0  # drains that run: a receive's and the keeper's may overlap
         self._lock = (
@@ -90,7 +92,25 @@ class Intake:
 
     def attach(self, receiver: Receiver) -> None:
         """The receiver to ask and to settle on; no demand yet."""
-        self._receiver = receiver
+        with self._lock:
+            self._receiver = receiver
+            self._present = receiver.present
+            self._lasts = self._present is not receiver
+
+    def renewed(self) -> None:
+        """See `LastingSink`: what was asked for will not come, and what is kept has gone back with its link. What was taken stays,
+        for the provider has it no more. The window is asked for where there is a link."""
+        with self._lock:
+            present = None if self._receiver is None else self._receiver.present
+            if present is self._present or self.ended:
+                return
+            self._present = present
+            self.buffer.drained()
+            lost = self.buffer.remove(lambda arrival: not arrival.settled and arrival.receiver is not present)
+            self.buffer.released += len(lost)
+            self.unsure = False
+        self.top_up()
+        self._on_arrival()
 
     def start(self) -> None:
         """Allow demand and request the window (RA-12)."""
@@ -107,12 +127,13 @@ class Intake:
     def top_up(self) -> None:
         """Request what the window has room for, if the refill share is reached (RA-10)."""
         try:
-            while self._may_ask() and self._receiver is not None:
-                with self._lock:
-                    count = self.buffer.plan()
-                if not count:
+            while self._may_ask():
+                with self._lock:  # who is asked for what is decided at once: a lost receiver owes nothing
+                    receiver = self._present
+                    count = 0 if receiver is None else self.buffer.plan()
+                if not count or receiver is None:
                     return
-                self._receiver.request(count)
+                receiver.request(count)
                 if len(self.queue) > self.buffer.mark:  # what came at once is enough: no second plan
                     return
         except BaseException:
@@ -171,11 +192,12 @@ class Intake:
     def want_one(self) -> None:
         """Demand for one message, while a receive waits or a listener is idle, where there is no window (IF-17)."""
         try:
-            if self._may_ask() and self._receiver is not None:
+            if self._may_ask():
                 with self._lock:
-                    wanted = self.buffer.want_one()
-                if wanted:
-                    self._receiver.request(1)
+                    receiver = self._present
+                    wanted = receiver is not None and self.buffer.want_one()
+                if wanted and receiver is not None:
+                    receiver.request(1)
         except BaseException:
             self.unsure = True
             raise
@@ -183,10 +205,10 @@ class Intake:
     def drain(self, deadline: float | None) -> bool:
         """Take all demand back, having received what was on its way (IF-18); then ask for the window again where there is one.
 
-        False where the provider cannot drain; what was granted then stays granted. Raises RequestTimeoutError and
-        ConnectionLostError. For one thread at a time.
+        False where the provider cannot drain; what was granted then stays granted. Raises RequestTimeoutError, and
+        ConnectionLostError where the link is not tried again. For one thread at a time.
         """
-        receiver = self._receiver
+        receiver = self._present
         if receiver is None or self.ended:
             return True
         try:
@@ -194,9 +216,11 @@ class Intake:
                 self._draining += 1
             self.unsure = True
             receiver.drain(deadline)
-            with self._lock:
-                self.buffer.drained()
-            self.unsure = False
+            self._drained(receiver)
+        except ConnectionLostError:
+            if not self._lasts:
+                raise
+            self._drained(receiver)  # a lost link owes nothing
         except UnsupportedFeatureError:
             self.unsure = False
             return False
@@ -207,13 +231,20 @@ class Intake:
             self.top_up()
         return True
 
+    def _drained(self, receiver: Receiver) -> None:
+        with self._lock:
+            if receiver is self._present:  # else what is asked for since is another's
+                self.buffer.drained()
+        self.unsure = False
+
     # -- what a receiver pushes -------------------------------------------------------------------------------------
 
     def delivered(self, batch: list[Arrival]) -> None:
         """See `Sink`. Appended first and settled then: a message is never in neither place."""
         now = self._clock.monotonic()
         with self._lock:
-            wake = None if self.ended else self.buffer.add(batch, now)
+            gone = self.ended or (self._lasts and batch[0].receiver is not self._present)  # its link was lost meanwhile
+            wake = None if gone else self.buffer.add(batch, now)
         if wake is None:
             _settle(batch, RELEASE)
             return
@@ -267,6 +298,14 @@ class Intake:
             self.buffer.put_back(arrivals)
         self._on_arrival()
 
+    def drop_lost(self) -> bool:
+        """One that a lock-free pop took could not be handed over, for its link is lost: True where it comes again, and counts as
+        given back; False where no link will come."""
+        if self._lasts:
+            with self._lock:
+                self.buffer.released += 1
+        return self._lasts
+
     def drop_expired(self, arrival: Arrival) -> None:
         """One that a lock-free pop found expired: settled and counted."""
         with self._lock:
@@ -278,7 +317,11 @@ class Intake:
         if self._records_hand_over:
             persistent = [arrival for arrival in arrivals if arrival.persistent and not arrival.settled]
             for receiver, group in _by_receiver(persistent):
-                receiver.handing_over(group)
+                try:
+                    receiver.handing_over(group)
+                except ConnectionLostError:  # they come again; whoever asked decides what to do with these copies
+                    if not self._lasts:
+                        raise
         fresh = 0
         for arrival in arrivals:
             if not arrival.handed_over:

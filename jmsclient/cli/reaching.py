@@ -23,10 +23,14 @@ url_option = click.option(
 def reachable_url(url: str | None, command: str, *, make: bool = False) -> str:
     """The URL to connect to. Raises ConfigurationError where what it names lives in this process only, and, unless the command may
     `make` one, where there is no such store."""
-    from jmsclient.transport.registry import parse_url
+    from jmsclient.transport.failover import is_failover
+    from jmsclient.transport.registry import parse_places, parse_url
 
     if url is None:
         raise ConfigurationError(f"{command} needs to know where: give --url, such as embedded:?store=FILE, or set JMSCLIENT_URL")
+    if is_failover(url):
+        parse_places(url)  # wrong ones are told before anything is reached
+        return url
     endpoint = parse_url(url)
     if endpoint.scheme != "embedded":
         return url

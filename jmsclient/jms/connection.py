@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-from jmsclient.clock import SYSTEM_CLOCK, Clock
+from jmsclient.clock import Clock
 from jmsclient.destination import Destination
 from jmsclient.errors import CloseTimeout, ConfigurationError, ConnectionLostError, IllegalStateError, JmsClientError
 from jmsclient.events import emit
@@ -30,7 +30,9 @@ from jmsclient.options import AcknowledgeMode, ConnectionOptions, seconds
 from jmsclient.transport.administration import Administration
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import Endpoint, Transport
-from jmsclient.transport.registry import find_backend, parse_url
+from jmsclient.transport.failover import Places
+from jmsclient.transport.link import open_link
+from jmsclient.transport.registry import parse_places, places_of
 
 URL_VARIABLE = "JMSCLIENT_URL"
 EXIT_TIMEOUT = 2.0
@@ -66,8 +68,8 @@ def connect(
     seconds("request_timeout", request_timeout, least=0.001)
     if client_id is not None and not (isinstance(client_id, str) and client_id.strip()):
         raise ConfigurationError(f"client_id={client_id!r}: expected a text that is not empty, or None")
-    endpoint = parse_url(url or _default_url(), username=username, password=password, client_id=client_id)
-    return Connection(endpoint, start=start, request_timeout=request_timeout, options=options or ConnectionOptions())
+    places = parse_places(url or _default_url(), username=username, password=password, client_id=client_id)
+    return Connection(places, start=start, request_timeout=request_timeout, options=options or ConnectionOptions())
 
 
 def _default_url() -> str:
@@ -82,20 +84,19 @@ def _default_url() -> str:
 class Connection:
     """Made by `connect`. A context manager: leaving it closes it. Thread-safe."""
 
-    def __init__(self, endpoint: Endpoint, *, start: bool, request_timeout: float, options: ConnectionOptions) -> None:
-        self._endpoint = endpoint
-        self._begin(endpoint.scheme, endpoint.clock or SYSTEM_CLOCK, request_timeout, options, endpoint.client_id)
+    def __init__(self, where: Places | Endpoint, *, start: bool, request_timeout: float, options: ConnectionOptions) -> None:
+        self._endpoint = places = where if isinstance(where, Places) else places_of(where)
+        self._begin(places.name, places.clock, request_timeout, options, places.client_id)
         try:
             self.transport: Transport = self.keeper.shielded(
-                lambda: find_backend(endpoint.scheme).connect(
-                    endpoint, _LossListener(weakref.ref(self)), deadline=self._request_deadline()
+                lambda: open_link(
+                    places, _LossListener(weakref.ref(self)), deadline=self._request_deadline(), timeout=request_timeout
                 )
             )
         except BaseException:
             self.keeper.stop()
             raise
-        self.capabilities: Capabilities = self.transport.capabilities
-        self.default_send_timeout: float = EMBEDDED_SEND_TIMEOUT if endpoint.scheme == "embedded" else request_timeout
+        self.default_send_timeout: float = EMBEDDED_SEND_TIMEOUT if places.name == "embedded" else request_timeout
         self._complete = True
         _live.add(self)
         if start:
@@ -136,6 +137,11 @@ class Connection:
 
     def _request_deadline(self) -> float | None:
         return self.clock.deadline(self.request_timeout)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the provider can do: the present one, which after a failover may be another."""
+        return self.transport.capabilities
 
     @property
     def metadata(self) -> ConnectionMetadata:
@@ -234,6 +240,7 @@ class Connection:
             return
         deadline = self.clock.deadline(timeout)
         late: CloseTimeout | None = None
+        self._announce_end()
         for session in sessions:
             try:
                 session.close(self.clock.left(deadline))
@@ -243,6 +250,9 @@ class Connection:
             raise late
         self.keeper.call(lambda: self._end(deadline))
         self.keeper.stop()
+
+    def _announce_end(self) -> None:
+        self.transport.closing()
 
     def _end(self, deadline: float | None) -> None:
         if self.closed:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jmsclient.clock import Bell, Clock
 from jmsclient.errors import CloseTimeout, IllegalStateError, RequestTimeoutError
 from jmsclient.jms.hand_over import HandOver
+from jmsclient.transport.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from jmsclient.jms.connection import Connection
@@ -63,13 +64,17 @@ class Guard:
         self.calling: HandOver | None = None
         self.clock = connection.clock
         self.keeper = connection.keeper
-        self.capabilities = connection.capabilities
         self.request_timeout = connection.request_timeout
         self.bell = Bells(connection.clock)
         self._connection = connection
         self._closing = False
         self._held: tuple[weakref.ref[MessageConsumer], ...] = ()  # replaced whole, on the keeper only
         self._dispatcher: threading.Thread | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the provider can do; another one after a failover may do other things."""
+        return self._connection.capabilities
 
     @property
     def started(self) -> bool:

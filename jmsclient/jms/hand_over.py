@@ -104,13 +104,24 @@ class HandOver:
                 self.intake.drop_expired(arrival)
                 self._pending = None
             else:
-                if self._records_hand_over and arrival.persistent and not arrival.settled:
-                    arrival.receiver.handing_over((arrival,))
+                if self._records_hand_over and arrival.persistent and not arrival.settled and not self._recorded(arrival):
+                    self._pending = None
+                    continue
                 arrival.handed_over = True
             if len(queue) <= self._buffer.mark:
                 self.intake.asked()
             if self._pending is not None:
                 return arrival
+
+    def _recorded(self, arrival: Arrival) -> bool:
+        """The provider knows that it is handed over (IF-11). False where its link is lost, so that it comes again on another."""
+        try:
+            arrival.receiver.handing_over((arrival,))
+        except ConnectionLostError:
+            if not self.intake.drop_lost():
+                raise
+            return False
+        return True
 
     def _accepted(self, arrival: Arrival) -> Message:
         """In AUTO its acknowledge is handed over, in DUPS_OK soon; else the session remembers it. Ends the hand-over."""
@@ -119,6 +130,8 @@ class HandOver:
             self._session.unacknowledged.append(arrival)
         elif not arrival.settled:
             self._accepting = True
+            if self._transacted:
+                self._session.transport_session.enlist(arrival)
             if self._gathered is None:
                 arrival.receiver.accept(arrival)
             else:
@@ -271,6 +284,7 @@ class HandOver:
             if self._client:
                 session.unacknowledged.append(arrival)
             elif self._transacted and not arrival.settled:
+                session.transport_session.enlist(arrival)
                 arrival.receiver.accept(arrival)  # before the call: a commit or rollback in it covers its message (JM 6.2.7)
             self._buffer.delivered += 1
             self._pending = None

@@ -85,7 +85,10 @@ class Settling(Guard):
         arrival = message.arrival
         closed = self.closed or self._closing
         what = when_asked(self.acknowledge_mode, closed=closed, settled=arrival.settled)
-        if what == "session":
+        if what != "ignore" and not self.transport_session.serves(arrival.receiver):
+            text = f"{arrival.content.message_id}: its link was lost since, so its acknowledge does nothing, and it comes again"
+            emit("session", "stale_acknowledge", text, level=logging.WARNING, message_id=arrival.content.message_id)
+        elif what == "session":
             self.acknowledge()
         elif what == "message":
             arrival.receiver.settle((arrival,), ACCEPT)
@@ -240,7 +243,7 @@ class Settling(Guard):
         needed = [
             (intake, receiver)
             for intake, receiver in self._lingering
-            if self.unacknowledged.any_of(receiver) or (calling is not None and calling.receiver is receiver)
+            if self.unacknowledged.any_of(receiver.present) or (calling is not None and calling.receiver is receiver)
         ]
         done = [pair for pair in self._lingering if pair not in needed]
         self._lingering = tuple(needed)

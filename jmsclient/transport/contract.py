@@ -205,6 +205,12 @@ class Receipt:
 class Receiver(ABC):
     """One receiving link. At first it has no demand: nothing arrives before `request`."""
 
+    @property
+    def present(self) -> Receiver | None:
+        """For a backend, itself. What `transport/link.py` gives instead outlives links: then the one that receives now, None during
+        an outage."""
+        return self
+
     @abstractmethod
     def request(self, count: int) -> None:
         """Allow `count` more messages to arrive. Demands add up."""
@@ -266,6 +272,13 @@ class TransportSession(ABC):
     def open_sender(self, destination: Destination, deadline: float | None) -> Sender:
         """Attach. Raises InvalidDestinationError where refused."""
 
+    def serves(self, receiver: Receiver) -> bool:
+        """Whether what came from this receiver may still be settled. False only after a reconnect; for a backend always True."""
+        return True
+
+    def enlist(self, arrival: Arrival) -> None:  # noqa: B027  a backend sees the accept itself
+        """The core is about to accept this arrival in the open transaction."""
+
     def flush(self, deadline: float | None) -> None:  # noqa: B027  a default that is right for most backends
         """Return when every settlement handed over so far is as safe as this provider makes it (see decision 0002)."""
 
@@ -315,6 +328,9 @@ class Transport(ABC):
 
     def administration(self) -> Administration:
         raise UnsupportedFeatureError("this provider offers no administration")
+
+    def closing(self) -> None:  # noqa: B027  a backend has no outages
+        """The connection is about to be closed: nobody waits for a lost link any longer. Returns at once."""
 
     @abstractmethod
     def close(self, deadline: float | None) -> None:

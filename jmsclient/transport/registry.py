@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.metadata import entry_points
 from urllib.parse import unquote
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import ConfigurationError
 from jmsclient.transport.contract import Backend, Endpoint
+from jmsclient.transport.failover import NAMES, SCHEME, Places, is_failover, split_failover, tries_of
 
 _GROUP = "jmsclient.backends"
 _EXTRAS = {
@@ -102,6 +104,42 @@ def parse_url(
         client_id=client_id,
         clock=clock,
     )
+
+
+def parse_places(
+    url: str,
+    *,
+    username: str | None = None,
+    password: str | None = None,
+    client_id: str | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Places:
+    """As `parse_url`, for one URL or `failover:(url,url)?parameters`. A networked one is tried again when it is lost unless it says
+    `reconnect=no`; one that may be in this process (`embedded:`) only in a list, or where it says `reconnect=yes`."""
+
+    def one(text: str) -> Endpoint:
+        return parse_url(text, username=username, password=password, client_id=client_id, clock=clock)
+
+    if not is_failover(url):
+        return places_of(one(url))
+    urls, query = split_failover(url)
+    parameters = _parameters(SCHEME, query)
+    for name in parameters:
+        if name not in NAMES:
+            raise ConfigurationError(f"failover: has no parameter {name!r}, only {', '.join(NAMES)}; others belong to its URLs")
+    endpoints = tuple(one(text) for text in urls)
+    if any(name in NAMES for endpoint in endpoints for name in endpoint.parameters):
+        raise ConfigurationError(f"{', '.join(NAMES)} are for all places of a failover URL: write them after the last bracket")
+    return Places(endpoints=endpoints, tries=tries_of(parameters, on=True))
+
+
+def places_of(endpoint: Endpoint) -> Places:
+    """The one place of a plain URL, without the parameters that are not its backend's."""
+    tries = tries_of(endpoint.parameters, on=endpoint.scheme in _EXTRAS)
+    if any(name in endpoint.parameters for name in NAMES):
+        rest = {name: value for name, value in endpoint.parameters.items() if name not in NAMES}
+        endpoint = replace(endpoint, parameters=rest)
+    return Places(endpoints=(endpoint,), tries=tries)
 
 
 def _decoded(text: str) -> str:

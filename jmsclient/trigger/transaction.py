@@ -40,8 +40,10 @@ class BorrowedConnection(Connection):
         self._begin(name, clock, request_timeout, ConnectionOptions(), None)
         self.started = True
         self.transport = transport
-        self.capabilities = transport.capabilities
         self.default_send_timeout = request_timeout
+
+    def _announce_end(self) -> None:
+        """The worker's link is not at its end."""
 
     def _end(self, deadline: float | None) -> None:
         self.started = False
@@ -96,6 +98,7 @@ class Transaction:
             raise RolledBackError("the handler rolled its transaction back")
         for work in works:
             if work.parked is None:  # a parked copy is the history's
+                self.transport_session.enlist(work.arrival)
                 work.arrival.receiver.settle((work.arrival,), ACCEPT)
         self._commit()
 

@@ -36,7 +36,8 @@ from jmsclient.options import (
     seconds,
 )
 from jmsclient.transport.contract import Transport
-from jmsclient.transport.registry import find_backend, parse_url
+from jmsclient.transport.link import open_link
+from jmsclient.transport.registry import parse_places
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.join_spec import Activation, JoinKind, JoinSpec
 from jmsclient.trigger.lane import check_handler
@@ -427,11 +428,11 @@ class Worker:
     def _connect(self) -> Transport:
         url = self.url or os.environ.get("JMSCLIENT_URL") or "embedded:"
         options = self.options
-        endpoint = parse_url(
+        places = parse_places(
             url, username=options.username, password=options.password, client_id=options.client_id, clock=self._clock
         )
-        deadline = self._clock.deadline(options.request_timeout)
-        return find_backend(endpoint.scheme).connect(endpoint, self, deadline=deadline)
+        timeout = options.request_timeout
+        return open_link(places, self, deadline=self._clock.deadline(timeout), timeout=timeout)
 
     def _close(self, grace: float) -> StopReport:
         deadline = self._clock.deadline(grace)
