@@ -14,6 +14,7 @@ EXTRAS := dev,redis
 
 # Of the demo; an empty value means its default.
 SEED ?=
+BROKER ?=
 HISTORY ?=
 KEEP ?=
 
@@ -38,7 +39,9 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP)  ## every departure announced exactly once, although the worker is killed three times
-	$(BIN)/jmsclient demo $(if $(SEED),--seed '$(SEED)') $(if $(HISTORY),--history '$(HISTORY)') $(if $(KEEP),--keep '$(KEEP)')
+	@# Not echoed: a broker's URL may have a password.
+	@$(BIN)/jmsclient demo $(if $(SEED),--seed '$(SEED)') $(if $(BROKER),--broker '$(BROKER)') \
+		$(if $(HISTORY),--history '$(HISTORY)') $(if $(KEEP),--keep '$(KEEP)')
 
 test: $(STAMP)  ## every test that can run here
 	$(BIN)/pytest $(ARGS)

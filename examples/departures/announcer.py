@@ -1,8 +1,8 @@
 """Announce each departure exactly once: the worker of `jmsclient demo`.
 
 Run it as `jmsclient run announcer:worker --app-dir examples/departures` with DEPARTURES_DIR (a folder for its files) and
-DEPARTURES_HISTORY (a history URL) set. Its effect is one row an announcement in a ledger of its own; the resolver looks there
-when a delivery may have been announced before.
+DEPARTURES_HISTORY (a history URL) set; DEPARTURES_BROKER names another broker than the embedded one. Its effect is one row an
+announcement in a ledger of its own; the resolver looks there when a delivery may have been announced before.
 """
 
 import os
@@ -18,6 +18,9 @@ from jmsclient.trigger.delivery import ResolverRequest
 
 FOLDER = Path(os.environ.get("DEPARTURES_DIR", "."))
 HISTORY = os.environ.get("DEPARTURES_HISTORY") or f"sqlite:{FOLDER / 'history.db'}"
+BROKER = os.environ.get("DEPARTURES_BROKER") or f"embedded:departures?store={FOLDER / 'shop.db'}"
+QUEUE = os.environ.get("DEPARTURES_QUEUE") or "queue:///departures"
+ERRORS = os.environ.get("DEPARTURES_ERRORS") or "queue:///DLQ"
 UNSURE_AIRPORT = "LGA"  # departures from here are left to a person, so that the In Doubt list has something to show
 LEDGER = FOLDER / "ledger.db"
 
@@ -51,7 +54,7 @@ def already_announced(request: ResolverRequest) -> tuple[Status, str]:
 
 
 worker = Worker(
-    f"embedded:departures?store={FOLDER / 'shop.db'}",
+    BROKER,
     name=os.environ.get("DEPARTURES_NAMESPACE"),
     history=HISTORY,
     grace=10.0,
@@ -59,7 +62,7 @@ worker = Worker(
 )
 
 
-@worker.trigger("queue:///departures", resolver=already_announced, concurrency=4, lease=1.0)
+@worker.trigger(QUEUE, name="departures", error_destination=ERRORS, resolver=already_announced, concurrency=4, lease=1.0)
 def announce(departure: dict, delivery: Delivery) -> None:  # type: ignore[type-arg]
     time.sleep(random.uniform(0.005, 0.020))
     ledger().execute("INSERT INTO announcements VALUES (?, ?)", (delivery.message.properties["uuid"], time.time()))

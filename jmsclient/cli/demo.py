@@ -1,8 +1,8 @@
 """`jmsclient demo`: every departure announced exactly once, with a sender that repeats itself and a worker killed three times.
 
-It sends real departures into a durable embedded queue, runs the worker of `examples/departures` as a process of its own,
-kills it with SIGKILL while handlers run, starts it again, and balances the books at the end. It knows the public API and the
-command line only.
+It sends real departures into a durable embedded queue, or to a broker, runs the worker of `examples/departures` as a process of
+its own, kills it with SIGKILL while handlers run, starts it again, and balances the books at the end. It knows the public API and
+the command line only.
 """
 
 from __future__ import annotations
@@ -34,10 +34,32 @@ from jmsclient.history import DocumentHistory, open_history
 
 KILLS = 3
 REPEATED_SHARE = 3  # the unreliable gateway sends every third departure again
-QUEUE = "queue:///departures"
-TRIGGER = "queue:///departures"
-ERRORS = "queue:///DLQ"
+TRIGGER = "departures"
 TIME_LIMIT = 300.0
+ANSWER = 1.0
+"""Seconds in which a broker sends what is on a queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the messages go: which URL, which queue, and the one for those that failed. A run has queues of its own on a broker,
+    which others use too and which may remember an earlier run."""
+
+    url: str
+    queue: str
+    errors: str
+    wait: float
+
+    @classmethod
+    def choose(cls, broker: str | None, folder: Path, namespace: str) -> Place:
+        if broker is None:
+            return cls(f"embedded:departures?store={folder / 'shop.db'}", "queue:///departures", "queue:///DLQ", 0.0)
+        queue = f"queue:///departures.{namespace}"
+        return cls(broker, queue, f"{queue}.errors", ANSWER)
+
+    def environment(self) -> dict[str, str]:
+        """What the worker reads; not its command line, which everybody on this machine sees."""
+        return {"DEPARTURES_BROKER": self.url, "DEPARTURES_QUEUE": self.queue, "DEPARTURES_ERRORS": self.errors}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +116,9 @@ def messages_to_send(rows: list[dict[str, str]], chance: random.Random) -> list[
     return [Message(dict(row), properties={"uuid": departure_id(row)}) for _, row in order]
 
 
-def send_all(store: Path, messages: list[Message]) -> None:
-    with connect(f"embedded:departures?store={store}") as connection:
-        producer = connection.create_session().create_producer(QUEUE)
+def send_all(place: Place, messages: list[Message]) -> None:
+    with connect(place.url) as connection:
+        producer = connection.create_session().create_producer(place.queue)
         for start in range(0, len(messages), 500):
             producer.send_many(messages[start : start + 500])
 
@@ -104,8 +126,8 @@ def send_all(store: Path, messages: list[Message]) -> None:
 class WorkerProcess:
     """The example's worker as a process of its own."""
 
-    def __init__(self, folder: Path, history: str) -> None:
-        environment = {**os.environ, "DEPARTURES_DIR": str(folder), "DEPARTURES_HISTORY": history}
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        environment = {**os.environ, **settings, "DEPARTURES_DIR": str(folder)}
         command = [sys.executable, "-m", "jmsclient", "run", "announcer:worker", "--app-dir", str(example_folder())]
         self._log = (folder / "worker.log").open("ab")
         self.process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)  # noqa: S603  our own program
@@ -124,11 +146,11 @@ def last_line(log: Path) -> str:
     return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 
-def run_until_finished(folder: Path, history_url: str, history: DocumentHistory, total: int, chance: random.Random) -> int:
+def run_until_finished(folder: Path, settings: dict[str, str], history: DocumentHistory, total: int, chance: random.Random) -> int:
     """Run the worker, kill it at three random points with a handler running, let it finish. Returns the number of kills."""
     kills = 0
     shares = sorted(chance.uniform(0.08 + 0.3 * part, 0.28 + 0.3 * part) for part in range(KILLS))
-    worker = WorkerProcess(folder, history_url)
+    worker = WorkerProcess(folder, settings)
     end_at = time.monotonic() + TIME_LIMIT
     quiet_since: float | None = None
     journal_size = 0
@@ -146,7 +168,7 @@ def run_until_finished(folder: Path, history_url: str, history: DocumentHistory,
                 if kills < KILLS and finished >= shares[kills] * total and in_flight:
                     worker.end(signal.SIGKILL)
                     kills += 1
-                    worker = WorkerProcess(folder, history_url)
+                    worker = WorkerProcess(folder, settings)
                 if finished < total or in_flight:
                     quiet_since = None
                     time.sleep(0.02)
@@ -162,17 +184,17 @@ def run_until_finished(folder: Path, history_url: str, history: DocumentHistory,
     return kills
 
 
-def left_on(store: Path, queue: str) -> int:
+def left_on(place: Place, queue: str) -> int:
     """Messages that nobody took: there must be none."""
-    with connect(f"embedded:departures?store={store}") as connection:
+    with connect(place.url) as connection:
         consumer = connection.create_session().create_consumer(queue)
         left = 0
-        while consumer.receive_no_wait() is not None:
+        while consumer.receive(place.wait) is not None:
             left += 1
         return left
 
 
-def balance(folder: Path, history: DocumentHistory, rows: list[dict[str, str]], messages: int, kills: int) -> Books:
+def balance(folder: Path, place: Place, history: DocumentHistory, rows: list[dict[str, str]], messages: int, kills: int) -> Books:
     with closing(sqlite3.connect(folder / "ledger.db")) as ledger:
         announced = Counter(id for (id,) in ledger.execute("SELECT departure FROM announcements"))  # noqa: A001
     events: Counter[str] = Counter()
@@ -182,7 +204,7 @@ def balance(folder: Path, history: DocumentHistory, rows: list[dict[str, str]], 
     checked = Check()
     checked.read((folder / "journal.jsonl").read_text(encoding="utf-8").splitlines())
     parked = {one.id for one in history.in_doubt(TRIGGER)}
-    left, dead = (left_on(folder / "shop.db", queue) for queue in (QUEUE, ERRORS))
+    left, dead = (left_on(place, queue) for queue in (place.queue, place.errors))
     ids = [departure_id(row) for row in rows]
     return Books(
         departures=len(rows),
@@ -231,8 +253,9 @@ def show(books: Books, seconds: float) -> None:
     console.print(f"{verdict}, after {seconds:.1f} s")
 
 
-def run_demo(*, seed: int | None, history_url: str | None, keep: str | None) -> int:
-    """The whole demo; returns the exit code. `keep` is a folder, made if need be, that is left there afterwards."""
+def run_demo(*, seed: int | None, broker: str | None, history_url: str | None, keep: str | None) -> int:
+    """The whole demo; returns the exit code. `broker` is a URL as for `connect`, None the embedded one; `keep` a folder, made if
+    need be, that is left there afterwards."""
     seed = random.randrange(1_000_000) if seed is None else seed  # noqa: S311  dice, not a secret
     chance = random.Random(seed)  # noqa: S311  the same
     started = time.monotonic()
@@ -244,12 +267,14 @@ def run_demo(*, seed: int | None, history_url: str | None, keep: str | None) -> 
             raise ConfigurationError(f"--keep {folder}: expected an empty or new folder; give another one")
         url = history_url or f"sqlite:{folder / 'history.db'}"
         namespace = f"demo-{seed}-{os.getpid()}"
-        click.echo(f"seed {seed}: {len(rows)} departures, history {url.partition(':')[0]}:, kills {KILLS}", err=True)
+        place = Place.choose(broker, folder, namespace)
+        kinds = f"broker {place.url.partition(':')[0]}:, history {url.partition(':')[0]}:"
+        click.echo(f"seed {seed}: {len(rows)} departures, {kinds}, kills {KILLS}", err=True)
         with open_history(url, namespace=namespace) as history:
             messages = messages_to_send(rows, chance)
-            send_all(folder / "shop.db", messages)
-            os.environ["DEPARTURES_NAMESPACE"] = namespace
-            kills = run_until_finished(folder, url, history, len(rows), chance)
-            books = balance(folder, history, rows, len(messages), kills)
+            send_all(place, messages)
+            settings = {**place.environment(), "DEPARTURES_HISTORY": url, "DEPARTURES_NAMESPACE": namespace}
+            kills = run_until_finished(folder, settings, history, len(rows), chance)
+            books = balance(folder, place, history, rows, len(messages), kills)
         show(books, time.monotonic() - started)
         return 0 if books.balanced and books.kills == KILLS else 1
