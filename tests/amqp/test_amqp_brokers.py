@@ -32,7 +32,7 @@ from jmsclient.transport.contract import ACCEPT
 from .conftest import Client, wait_for
 
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
 
 BROKERS = ["artemis", "broker_j", "classic", "rabbitmq"]
 PATIENCE = 10.0

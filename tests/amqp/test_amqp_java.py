@@ -18,7 +18,7 @@ from jmsclient.transport.registry import parse_url
 from .conftest import compiled_java
 
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
 
 JAVA = Path(__file__).parents[1] / "brokers" / "java"
 Peer = Callable[..., list[str]]

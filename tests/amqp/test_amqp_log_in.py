@@ -12,7 +12,7 @@ from jmsclient import Connection
 from jmsclient.errors import ConfigurationError
 
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
 
 
 def exchange(connection: Connection) -> Any:

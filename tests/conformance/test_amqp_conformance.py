@@ -13,7 +13,7 @@ from jmsclient.transport.registry import find_backend, parse_url
 
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
 _numbers = count()
 
 
