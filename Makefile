@@ -21,7 +21,7 @@ KEEP ?=
 # More arguments for pytest and for the bench, such as `make test ARGS="tests/trigger -x"`.
 ARGS ?=
 
-.PHONY: help setup demo test check docs bench format clean
+.PHONY: help setup demo test check lint docs bench format clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -46,12 +46,14 @@ demo: $(STAMP)  ## every departure announced exactly once, although the worker i
 test: $(STAMP)  ## every test that can run here
 	$(BIN)/pytest $(ARGS)
 
-check: $(STAMP)  ## formatting, lint, types, walls, unit tests
+check: lint  ## formatting, lint, types, walls, unit tests
+	$(BIN)/pytest -m 'not real and not slow' --ignore tests/acceptance --ignore tests/docs
+
+lint: $(STAMP)  ## formatting, lint, types, walls
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m 'not real and not slow' --ignore tests/acceptance --ignore tests/docs
 
 docs: $(STAMP)  ## the documentation, in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
