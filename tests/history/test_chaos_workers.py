@@ -5,10 +5,6 @@ TR-37, TR-38, TR-39. With the history in the handler's transaction (TR-36) nothi
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -17,73 +13,18 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from jmsclient import Message, connect
-from jmsclient.exporters.journal_check import Check, Report
+from jmsclient import connect
 from jmsclient.history import open_history
 from jmsclient.history.sql_source import run
 
+from .chaos_fleet import Fleet, checked, quiet, send
 from .conftest import trust
 from .redis_program import until
 
-PROGRAM = Path(__file__).with_name("chaos_program.py")
+QUEUE = "queue:///orders"
 WORKERS, MESSAGES, REPEATED, KILLS = 3, 900, 200, 6
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-class Fleet:
-    """Workers that are killed and replaced."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._command = [sys.executable, str(PROGRAM), *arguments]
-        self.workers = [self._start() for _ in range(WORKERS)]
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def wait_until_they_run(self) -> None:
-        for worker in self.workers:
-            _wait_until_it_runs(worker)
-
-    def kill_one(self) -> None:
-        number = random.randrange(WORKERS)
-        _end(self.workers[number])
-        self.workers[number] = self._start()
-        _wait_until_it_runs(self.workers[number])
-
-    def end(self) -> None:
-        for worker in self.workers:
-            _end(worker)
-
-
-def _wait_until_it_runs(worker: subprocess.Popen[bytes]) -> None:
-    assert worker.stdout is not None
-    if worker.stdout.readline() != b"running\n":
-        pytest.fail(worker.communicate()[1].decode())
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    worker.kill()
-    worker.communicate()
-
-
-def send(connection: object, names: list[str]) -> None:
-    """Each once, and some again, at most a hundred places later."""
-    order = [(float(place), name) for place, name in enumerate(names)]
-    order += [(place + random.uniform(0.5, 100.0), name) for place, name in random.sample(order, REPEATED)]
-    messages = [Message(name, properties={"uuid": name}) for _, name in sorted(order)]
-    connection.create_session().create_producer("queue:///orders").send_many(messages)  # type: ignore[attr-defined]
-
-
-def checked(journal: Path) -> Report:
-    check = Check()
-    check.read(journal.read_text(encoding="utf-8").splitlines())
-    return check.report()
-
-
-def quiet(journal: Path) -> bool:
-    """Nobody wrote anything for longer than a lease."""
-    return time.time() - journal.stat().st_mtime > 2.5
 
 
 def test_tr37_on_redis_each_id_runs_once_or_is_in_doubt(redis_url: str, tmp_path: Path) -> None:
@@ -93,8 +34,8 @@ def test_tr37_on_redis_each_id_runs_once_or_is_in_doubt(redis_url: str, tmp_path
     with open_history(redis_url) as history:
         trust(history)  # type: ignore[arg-type]
     with connect(f"embedded:chaos?store={store}") as connection:
-        send(connection, names)
-        fleet = Fleet(str(store), redis_url, trigger, str(journal), str(effects))
+        send(connection, QUEUE, names, REPEATED)
+        fleet = Fleet(WORKERS, f"embedded:chaos?store={store}&attach=yes", QUEUE, redis_url, trigger, str(journal), str(effects))
         try:
             fleet.wait_until_they_run()
             for kill in range(KILLS):
@@ -104,7 +45,7 @@ def test_tr37_on_redis_each_id_runs_once_or_is_in_doubt(redis_url: str, tmp_path
             until(lambda: quiet(journal), timeout=60.0)
         finally:
             fleet.end()
-        assert connection.create_session().create_consumer("queue:///orders").receive_no_wait() is None
+        assert connection.create_session().create_consumer(QUEUE).receive_no_wait() is None
     ran = Counter(effects.read_text().split())
     with open_history(redis_url) as history:
         parked = {one.id for one in history.in_doubt(trigger)}
@@ -129,8 +70,10 @@ def test_tr36_on_postgresql_in_the_handlers_transaction_each_id_runs_once(postgr
             return [name.partition("/")[2] for (name,) in rows]
 
         with connect(f"embedded:chaos?store={store}") as connection:
-            send(connection, names)
-            fleet = Fleet(str(store), postgresql_url, trigger, str(journal), postgresql_url)
+            send(connection, QUEUE, names, REPEATED)
+            fleet = Fleet(
+                WORKERS, f"embedded:chaos?store={store}&attach=yes", QUEUE, postgresql_url, trigger, str(journal), postgresql_url
+            )
             try:
                 fleet.wait_until_they_run()
                 for kill in range(KILLS):
@@ -140,7 +83,7 @@ def test_tr36_on_postgresql_in_the_handlers_transaction_each_id_runs_once(postgr
                 until(lambda: len(booked()) == MESSAGES and quiet(journal), timeout=60.0)
             finally:
                 fleet.end()
-            assert connection.create_session().create_consumer("queue:///orders").receive_no_wait() is None
+            assert connection.create_session().create_consumer(QUEUE).receive_no_wait() is None
         assert Counter(booked()) == dict.fromkeys(names, 1)
     with open_history(postgresql_url) as history:
         assert history.in_doubt(trigger) == []

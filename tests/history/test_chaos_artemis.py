@@ -1,0 +1,124 @@
+"""Four workers on one queue of a real Artemis, killed with SIGKILL at any moment, and a sender that repeats itself, with Redis.
+
+Each id runs once, or is In Doubt and listed; the journals are clean (TR-37, TR-38, TR-39). Clocks that differ change nothing
+(TR-43). JMSCLIENT_TEST_CHAOS=full: two minutes and 20,000 messages, instead of what everybody has the patience for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from jmsclient import connect
+from jmsclient.history import open_history
+
+from .chaos_fleet import Fleet, checked, quiet, send
+from .conftest import trust
+from .redis_program import until
+
+pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
+
+MESSAGES, SECONDS = (20_000, 120.0) if os.environ.get("JMSCLIENT_TEST_CHAOS") == "full" else (4_000, 15.0)
+WORKERS, HANDLERS = 4, 4
+BETWEEN_KILLS = 1.5  # seconds on average
+CLOCK_AHEAD = 20 * 60.0
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(120 + 4 * SECONDS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is left of a run."""
+
+    kills: int
+    names: list[str]
+    ran: Counter[str]
+    parked: set[str]
+    states: Counter[str]
+    left: int
+    dead: list[str]
+    findings: list[str]
+    runs: int
+
+
+def chaos(url: str, history_url: str, folder: Path, *, messages: int, seconds: float, ahead: tuple[float, ...] = ()) -> Outcome:
+    """Let the fleet work, for about `seconds`, and be killed meanwhile, until nobody has anything to do."""
+    trigger, queue = f"orders-{uuid4().hex}", f"queue:///chaos.{uuid4().hex}"
+    journal, effects = folder / "journal.jsonl", folder / "effects"
+    names = [f"{trigger}/{number}" for number in range(messages)]
+    pace = seconds * WORKERS * HANDLERS / messages
+    with open_history(history_url) as history:
+        trust(history)  # type: ignore[arg-type]
+    with connect(url) as connection:
+        send(connection, queue, names, messages // 5)
+    arguments = (url, queue, history_url, trigger, str(journal), str(effects))
+    fleet = Fleet(WORKERS, *arguments, ahead=ahead, CHAOS_PACE=str(pace))
+    try:
+        end = time.monotonic() + seconds
+        while (next_kill := time.monotonic() + random.expovariate(1 / BETWEEN_KILLS)) < end:
+            until(lambda at=next_kill: time.monotonic() >= at, timeout=seconds)
+            fleet.kill_one(wait=False)
+        until(lambda: journal.exists() and quiet(journal), timeout=60.0 + 2 * seconds)
+        fleet.check()
+    finally:
+        fleet.end()
+    with connect(url) as connection:
+        session = connection.create_session()
+        rest = session.create_consumer(queue)
+        left = 0
+        while rest.receive(0.5) is not None:
+            left += 1
+        browser = session.create_browser("queue:///DLQ")
+        dead = [str(message.body) for message in browser if str(message.body).startswith(trigger)]
+    with open_history(history_url) as history:
+        parked = {one.id for one in history.in_doubt(trigger)}
+        states = history.lookup_many(trigger, [(name, "uuid") for name in names])
+    report = checked(journal)
+    return Outcome(
+        kills=fleet.kills,
+        names=names,
+        ran=Counter(effects.read_text().split()),
+        parked=parked,
+        states=Counter(entry.state.value if entry else "unknown" for entry in states),
+        left=left,
+        dead=dead,
+        findings=[f"{one.kind}: {one.id}: {one.text}" for one in report.findings if one.certain],
+        runs=report.runs,
+    )
+
+
+def each_ran_once_or_is_listed(outcome: Outcome) -> None:
+    shown = f"{outcome.kills} kills, {len(outcome.names)} ids, {len(outcome.parked)} in doubt, {outcome.states}"
+    print(shown)
+    assert outcome.kills >= 1, shown
+    assert {name: times for name, times in outcome.ran.items() if times > 1} == {}
+    assert {name for name in outcome.names if not outcome.ran[name]} <= outcome.parked
+    assert outcome.ran.keys() <= set(outcome.names)
+    assert outcome.states.keys() <= {"completed", "in_doubt"}, shown
+    assert outcome.states["in_doubt"] == len(outcome.parked) <= outcome.kills * HANDLERS, shown  # one a handler and kill
+    assert outcome.left == 0, "left on the queue"
+    assert outcome.dead == [], "nothing failed, so nothing is a dead letter"
+    assert outcome.findings == []
+    assert outcome.runs <= WORKERS + outcome.kills
+
+
+def test_tr37_on_artemis_each_id_runs_once_or_is_in_doubt(artemis_url: str, redis_url: str, tmp_path: Path) -> None:
+    outcome = chaos(artemis_url, redis_url, tmp_path, messages=MESSAGES, seconds=SECONDS)
+    each_ran_once_or_is_listed(outcome)
+
+
+def test_tr43_clocks_twenty_minutes_apart_change_nothing(artemis_url: str, redis_url: str, tmp_path: Path) -> None:
+    """With a lease of one second: every entry of one worker would be abandoned, or its own never, were the clocks asked."""
+    ahead = (0.0, CLOCK_AHEAD, 0.0, -CLOCK_AHEAD)
+    outcome = chaos(artemis_url, redis_url, tmp_path, messages=800, seconds=6.0, ahead=ahead)
+    each_ran_once_or_is_listed(outcome)
+    times = [json.loads(line)["time"] for line in (tmp_path / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert max(times) - min(times) > 2 * CLOCK_AHEAD, "the workers' clocks were that far apart"
