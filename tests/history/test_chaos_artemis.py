@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -20,6 +21,7 @@ import pytest
 from jmsclient import connect
 from jmsclient.history import open_history
 
+from ..brokers.artemis import Artemis  # noqa: TID252  tests are no package that has a name
 from .chaos_fleet import Fleet, checked, quiet, send
 from .conftest import trust
 from .redis_program import until
@@ -49,7 +51,16 @@ class Outcome:
     runs: int
 
 
-def chaos(url: str, history_url: str, folder: Path, *, messages: int, seconds: float, ahead: tuple[float, ...] = ()) -> Outcome:
+def chaos(
+    url: str,
+    history_url: str,
+    folder: Path,
+    *,
+    messages: int,
+    seconds: float,
+    ahead: tuple[float, ...] = (),
+    half_way: Callable[[], None] = lambda: None,
+) -> Outcome:
     """Let the fleet work, for about `seconds`, and be killed meanwhile, until nobody has anything to do."""
     trigger, queue = f"orders-{uuid4().hex}", f"queue:///chaos.{uuid4().hex}"
     journal, effects = folder / "journal.jsonl", folder / "effects"
@@ -62,10 +73,10 @@ def chaos(url: str, history_url: str, folder: Path, *, messages: int, seconds: f
     arguments = (url, queue, history_url, trigger, str(journal), str(effects))
     fleet = Fleet(WORKERS, *arguments, ahead=ahead, CHAOS_PACE=str(pace))
     try:
-        end = time.monotonic() + seconds
-        while (next_kill := time.monotonic() + random.expovariate(1 / BETWEEN_KILLS)) < end:
-            until(lambda at=next_kill: time.monotonic() >= at, timeout=seconds)
-            fleet.kill_one(wait=False)
+        kill_at_random(fleet, seconds / 2)
+        fleet.wait_until_they_run()
+        half_way()
+        kill_at_random(fleet, seconds / 2)
         until(lambda: journal.exists() and quiet(journal), timeout=60.0 + 2 * seconds)
         fleet.check()
     finally:
@@ -95,6 +106,14 @@ def chaos(url: str, history_url: str, folder: Path, *, messages: int, seconds: f
     )
 
 
+def kill_at_random(fleet: Fleet, seconds: float) -> None:
+    """One and another, whatever they do, for so long."""
+    end = time.monotonic() + seconds
+    while (next_kill := time.monotonic() + random.expovariate(1 / BETWEEN_KILLS)) < end:
+        until(lambda at=next_kill: time.monotonic() >= at, timeout=seconds)
+        fleet.kill_one(wait=False)
+
+
 def each_ran_once_or_is_listed(outcome: Outcome) -> None:
     shown = f"{outcome.kills} kills, {len(outcome.names)} ids, {len(outcome.parked)} in doubt, {outcome.states}"
     print(shown)
@@ -122,3 +141,14 @@ def test_tr43_clocks_twenty_minutes_apart_change_nothing(artemis_url: str, redis
     each_ran_once_or_is_listed(outcome)
     times = [json.loads(line)["time"] for line in (tmp_path / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
     assert max(times) - min(times) > 2 * CLOCK_AHEAD, "the workers' clocks were that far apart"
+
+
+def test_o06_artemis_itself_killed_meanwhile(artemis: Artemis, redis_url: str, tmp_path: Path) -> None:
+    """What was acknowledged on its way comes again and is a Duplicate; the workers go on by themselves."""
+
+    def kill_the_broker() -> None:
+        artemis.kill()
+        artemis.start()
+
+    outcome = chaos(artemis.url, redis_url, tmp_path, messages=1600, seconds=10.0, half_way=kill_the_broker)
+    each_ran_once_or_is_listed(outcome)
