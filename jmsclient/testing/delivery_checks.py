@@ -115,7 +115,7 @@ def a_message_arrives_as_it_was_sent(trial: Trial) -> None:
     for name, value in (("correlation_id", "c-1"), ("reply_to", "queue:///answers"), ("type", "t")):
         assert arrivals[0].content.header(name) == value
         assert arrivals[3].content.header(name) is None
-    assert all(arrival.receiver is receiver and not arrival.settled and not arrival.handed_over for arrival in arrivals)
+    assert all(arrival.receiver is receiver.present and not arrival.settled and not arrival.handed_over for arrival in arrivals)
 
 
 @check("IF-18")

@@ -146,9 +146,11 @@ class LinkedReceiver(Receiver):
             arrival.receiver.handing_over((arrival,))
 
     def drain(self, deadline: float | None) -> None:
-        inner = self.inner
+        inner, link = self.inner, self._session.link
         if inner is not None:
             inner.drain(deadline)
+        elif link.over is not None:
+            raise link.over_error()
 
     def close(self, deadline: float | None) -> None:
         with self._session.link.lock:
@@ -180,13 +182,27 @@ class LinkedSender(Sender):
         while True:
             made = self._made
             sender = made[1] if made is not None and made[0] is session.inner else self._reopened(messages, room_deadline)
-            session.used = True
+            first, session.used = not session.used, True
             try:
                 return sender.send(messages, room_deadline=room_deadline, confirm_timeout=confirm_timeout)
             except ConnectionLostError as error:  # nothing was written
-                stands_for = None if self._made is None else self._made[0]
-                if not session.changes(stands_for, room_deadline):
+                if not self._lost(room_deadline):
                     raise self._unsent(messages, error) from error
+                if first:
+                    session.begin()
+                elif session.transacted:
+                    raise self._undone(error) from error
+            except SendError as error:
+                if session.transacted and isinstance(error.__cause__, ConnectionLostError) and self._lost(room_deadline):
+                    raise self._undone(error) from error
+                raise
+
+    def _lost(self, deadline: float | None) -> bool:
+        """Whether the link that it stands for is lost, once whoever lost it has told."""
+        return self._session.changes(None if self._made is None else self._made[0], deadline)
+
+    def _undone(self, error: Exception) -> TransactionRolledBackError:
+        return TransactionRolledBackError(f"{self._destination.address}: {error}; the transaction was lost with its link")
 
     def _reopened(self, messages: Sequence[PlainContent], deadline: float | None) -> Sender:
         try:
@@ -267,7 +283,7 @@ class LinkedSession(TransportSession):
         self.used = False
         """The open transaction has something in it."""
         self._torn = False  # and something of it was lost
-        self._transacted = transacted
+        self.transacted = transacted
 
     # -- links come and go ------------------------------------------------------------------------------------------
 
@@ -284,13 +300,17 @@ class LinkedSession(TransportSession):
     def reopen(self, transport: Transport, deadline: float | None) -> Reopened:
         """The same on a new transport. Raises what the backend raises, but for refusals, which whoever asks for it next hears."""
         try:
-            inner = transport.open_session(transacted=self._transacted, deadline=deadline)
+            inner = transport.open_session(transacted=self.transacted, deadline=deadline)
         except UnsupportedFeatureError as error:
             reopened = Reopened(self, None, error)
         else:
             reopened = Reopened(self, inner, None)
         reopened.open(deadline)
         return reopened
+
+    def begin(self) -> None:
+        """The open transaction is empty, and nothing of it was lost."""
+        self.used = self._torn = False
 
     def forget(self, receiver: LinkedReceiver) -> None:
         """It is closed; under the lock."""
@@ -369,7 +389,7 @@ class LinkedSession(TransportSession):
             elif self.refused is not None:
                 raise type(self.refused)(str(self.refused))
         finally:
-            self.used = self._torn = False
+            self.begin()
 
     def rollback(self, *, redelivery_delay: float, deadline: float | None) -> None:
         self._undo(redelivery_delay, deadline)
@@ -382,7 +402,7 @@ class LinkedSession(TransportSession):
                 with suppress(ConnectionLostError):
                     inner.rollback(redelivery_delay=redelivery_delay, deadline=deadline)
         finally:
-            self.used = self._torn = False
+            self.begin()
 
     def unsubscribe(self, name: str, deadline: float | None) -> None:
         self._awaited(deadline).unsubscribe(name, deadline)

@@ -90,6 +90,7 @@ class Transaction:
             self._connection.keeper.stop()
             raise
         self.transport_session = self.session.transport_session
+        self._ended = False  # by a commit that failed
 
     def commit(self, works: Sequence[Work]) -> None:
         """Accept these, and commit all that was sent. Raises RolledBackError where the handler asked for that (nothing is accepted
@@ -100,7 +101,9 @@ class Transaction:
             if work.parked is None:  # a parked copy is the history's
                 self.transport_session.enlist(work.arrival)
                 work.arrival.receiver.settle((work.arrival,), ACCEPT)
+        self._ended = True
         self._commit()
+        self._ended = False
 
     def settle_now(self) -> None:
         """Commit what was accepted without a handler: Duplicates, parked and dead-lettered messages. Where that fails they come
@@ -122,8 +125,9 @@ class Transaction:
         """The handler raised, or its commit did: undo what it sent and received, unless the provider has or nobody knows. The
         message itself is not in the transaction then."""
         self.session.rolled_back = False
-        if isinstance(error, TransactionRolledBackError | TransactionInDoubtError):
-            return
+        ended, self._ended = self._ended, False
+        if ended and isinstance(error, TransactionRolledBackError | TransactionInDoubtError):
+            return  # one of a send says only that the link was lost
         try:
             Session.rollback(self.session)
         except JmsClientError as failure:  # the link is gone, and with it the transaction

@@ -426,6 +426,35 @@ def test_s08_a_commit_in_doubt_is_not_repeated(backend: ScriptedBackend, transac
     assert [one.body() for one in backend.waiting("R")] == ["r1"]
 
 
+def test_s08_a_send_under_way_in_a_transaction_says_that_all_of_it_is_undone(
+    backend: ScriptedBackend, transacted: Session, outage: Outage, wait_until: Until
+) -> None:
+    producer = transacted.create_producer("R")
+    backend.hold_confirmations()
+    _thread, found = in_thread(lambda: producer.send("r1"))
+    wait_until(lambda: backend.sent == 1)
+    outage.begin()
+    backend.release_confirmations()
+    outage.end()
+    wait_until(lambda: found)
+    assert isinstance(found[0], TransactionRolledBackError)
+    with pytest.raises(TransactionRolledBackError):
+        transacted.commit()  # until then, or until a rollback, it stays so
+    producer.send("r2")
+    transacted.commit()
+    assert [one.body() for one in backend.waiting("R")] == ["r2"]
+
+
+def test_s08_the_first_send_of_a_transaction_on_a_lost_link_goes_out_on_the_next(
+    backend: ScriptedBackend, transacted: Session, connection: Connection
+) -> None:
+    producer = transacted.create_producer("R")
+    backend.lose_link()
+    producer.send("r1")  # whether the loss was noticed or not
+    transacted.commit()
+    assert [one.body() for one in backend.waiting("R")] == ["r1"]
+
+
 # -- capabilities -------------------------------------------------------------------------------------------------------
 
 

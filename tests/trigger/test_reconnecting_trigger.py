@@ -1,0 +1,188 @@
+"""Triggers whose link is lost go on without a new receiver object of theirs: exactly once with a history. O06, S08, TR-62."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jmsclient import Delivery, Worker
+from jmsclient.errors import ConnectionLostError, TransactionInDoubtError
+from jmsclient.events import Event
+from jmsclient.testing import ScriptedBackend
+
+Until = Callable[..., None]
+SETTINGS = "initial_reconnect_delay=0.001&max_reconnect_delay=0.005"
+
+
+def url_of(backend: ScriptedBackend, more: str = "") -> str:
+    return f"failover:({backend.url})?{SETTINGS}{more}"
+
+
+def link_of(worker: Worker) -> Any:
+    return worker._transport
+
+
+def lose(backend: ScriptedBackend, worker: Worker, until: Until) -> None:
+    dead = link_of(worker).present
+    backend.lose_link()
+    until(lambda: link_of(worker).present not in (None, dead))
+
+
+def test_o06_a_message_in_hand_completes_and_its_copy_is_a_duplicate(
+    backend: ScriptedBackend, until: Until, events: list[Event]
+) -> None:
+    ran: list[str] = []
+    running, go_on = threading.Event(), threading.Event()
+    worker = Worker(url_of(backend), history="memory:")
+
+    @worker.trigger("Q", prefetch=10)
+    def handle(text: str) -> None:
+        ran.append(text)
+        if len(ran) == 3:
+            running.set()
+            assert go_on.wait(10)
+
+    backend.deliver("Q", [f"m{number}" for number in range(30)])
+    with worker:
+        assert running.wait(10)
+        lose(backend, worker, until)
+        go_on.set()
+        until(lambda: len(ran) == 30)
+        (trigger,) = worker.triggers.values()
+        until(lambda: trigger.counters["duplicate"] == 1)
+        until(lambda: not backend.waiting("Q") and not backend.unsettled("Q"))
+        assert trigger.running
+    assert ran == [f"m{number}" for number in range(30)]
+    assert not {event.name for event in events} & {"in_doubt", "delivery_limit"}
+    assert backend.dead_letters == []
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.timeout(60)
+def test_each_message_runs_once_through_many_losses(concurrency: int, backend: ScriptedBackend, until: Until) -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    ran: list[str] = []
+    worker = Worker(url_of(backend), history="memory:")
+
+    @worker.trigger("Q", prefetch=10, concurrency=concurrency)
+    def handle(text: str) -> None:
+        ran.append(text)
+
+    sent: list[str] = []
+    with worker:
+        for number in range(60):
+            fresh = [f"m{number}-{one}" for one in range(chance.randrange(1, 8))]
+            sent += fresh
+            backend.deliver("Q", list(fresh))
+            enough = len(ran) + chance.randrange(len(fresh))
+            until(lambda enough=enough: len(ran) >= enough)
+            lose(backend, worker, until)
+        until(lambda: len(ran) >= len(sent))
+        until(lambda: not backend.waiting("Q") and not backend.unsettled("Q"))
+    assert Counter(ran) == Counter(sent), seed
+    assert backend.dead_letters == []
+
+
+@pytest.mark.timeout(60)
+def test_tr62_a_transacted_trigger_sends_once_through_many_losses(backend: ScriptedBackend, until: Until) -> None:
+    """What was received over one link and sent over the next is rolled back; the message comes again, and is New."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    ran: list[str] = []
+    worker = Worker(url_of(backend), history="memory:")
+
+    @worker.trigger("Q", prefetch=3, transacted=True, concurrency=2)
+    def handle(text: str, delivery: Delivery) -> None:
+        ran.append(text)
+        delivery.send("R", text)
+
+    sent: list[str] = []
+    with worker:
+        for number in range(40):
+            fresh = [f"m{number}-{one}" for one in range(chance.randrange(1, 6))]
+            sent += fresh
+            backend.deliver("Q", list(fresh))
+            enough = len(ran) + chance.randrange(len(fresh))
+            until(lambda enough=enough: len(ran) >= enough)
+            lose(backend, worker, until)
+        until(lambda: len(backend.waiting("R")) >= len(sent))
+        until(lambda: not backend.waiting("Q") and not backend.unsettled("Q"))
+    assert Counter(one.body() for one in backend.waiting("R")) == Counter(sent), seed
+
+
+def test_tr62_a_loss_between_receiving_and_sending_rolls_back(backend: ScriptedBackend, until: Until) -> None:
+    worker = Worker(url_of(backend), history="memory:")
+    ran: list[int] = []
+
+    @worker.trigger("Q", transacted=True)
+    def handle(text: str, delivery: Delivery) -> None:
+        ran.append(delivery.delivery_count)
+        if len(ran) == 1:
+            lose(backend, worker, until)
+        delivery.send("R", text)
+
+    backend.deliver("Q", "m")
+    with worker:
+        until(lambda: len(backend.waiting("R")) == 1)
+        until(lambda: not backend.waiting("Q") and not backend.unsettled("Q"))
+    assert ran == [1, 2]
+    assert len(backend.waiting("R")) == 1
+
+
+def test_s08_a_commit_in_doubt_stays_so(backend: ScriptedBackend, until: Until, events: list[Event]) -> None:
+    worker = Worker(url_of(backend), history="memory:")
+
+    @worker.trigger("Q", transacted=True, in_doubt="dead_letter")
+    def handle(text: str, delivery: Delivery) -> None:
+        delivery.send("R", text)
+
+    backend.refuse_commits(TransactionInDoubtError("the link was lost"), applied=True)
+    backend.deliver("Q", "m")
+    with worker:
+        until(lambda: any(event.name == "commit_in_doubt" for event in events))
+        backend.refuse_commits(None)
+        lose(backend, worker, until)
+        assert len(backend.waiting("R")) == 1
+
+
+def test_a_worker_stops_during_an_outage(backend: ScriptedBackend, until: Until) -> None:
+    ran: list[str] = []
+    worker = Worker(url_of(backend), history="memory:", grace=5.0)
+
+    @worker.trigger("Q")
+    def handle(text: str) -> None:
+        ran.append(text)
+
+    with worker:
+        backend.deliver("Q", "m")
+        until(lambda: ran)
+        backend.refuse_connect(ConnectionLostError("nobody listens"))
+        backend.lose_link()
+        until(lambda: link_of(worker).present is None)
+        report = worker.stop(3.0)
+    assert report.clean
+    until(lambda: not [one for one in threading.enumerate() if "reconnect" in one.name])
+
+
+def test_a_worker_ends_when_the_tries_are_used_up(backend: ScriptedBackend, until: Until) -> None:
+    ran: list[str] = []
+    worker = Worker(url_of(backend, "&max_reconnect_attempts=2"), history="memory:")
+
+    @worker.trigger("Q")
+    def handle(text: str) -> None:
+        ran.append(text)
+        backend.refuse_connect(ConnectionLostError("nobody listens"))
+        backend.lose_link()
+
+    backend.deliver("Q", "m")
+    with pytest.raises(ConnectionLostError, match="2 tries"):
+        worker.run()
+    assert ran == ["m"]
