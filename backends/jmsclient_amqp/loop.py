@@ -93,8 +93,9 @@ class Loop:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timer_number = 0
         self._after_writing: deque[Callable[[], None]] = deque()
-        self._asleep = False  # these two: written by the thread before it sleeps
-        self._woken = False  # and set by whoever wakes it
+        self._asleep = False  # these two are the thread's:
+        self._sleep = 0  # which sleep this is
+        self._woken = 0  # the last sleep that somebody ended
         self._stopped: Exception | None = None
         self._wants_to_write = False
         self._encrypted = isinstance(connection, ssl.SSLSocket)
@@ -128,12 +129,13 @@ class Loop:
     def tell(self, run: Callable[[Any, Any], None], first: Any = None, second: Any = None) -> None:
         """Have the thread call `run(first, second)`, in the order told. Any thread; returns at once."""
         self._commands.append((run, first, second))
-        if self._asleep and not self._woken:
-            self._woken = True  # before the byte: whoever sees it set may rely on the byte that follows
+        sleep = self._sleep
+        if self._asleep and self._woken != sleep:
             try:
                 self._waker.send(b"w")
             except OSError:  # it is full, so the thread will wake; or closed, so there is none
                 pass
+            self._woken = sleep  # after the byte, and of that sleep only: struck or late, it keeps nobody from waking the next
 
     def ask(self, start: Callable[[Answer[T], Any], None], deadline: float | None, what: str, argument: Any = None) -> T:
         """Have the thread call `start(answer, argument)` and wait until the answer is given. Raises what it fails with, and
@@ -212,14 +214,14 @@ class Loop:
             self._write()
         if self._stopped is not None:
             return
-        sleep = LONGEST_SLEEP if due is None else min(max(due - now, 0.0), LONGEST_SLEEP)
+        patience = LONGEST_SLEEP if due is None else min(max(due - now, 0.0), LONGEST_SLEEP)
         if self._encrypted and self._connection.pending():  # type: ignore[attr-defined]
-            sleep = 0.0
-        self._woken = False
+            patience = 0.0
+        self._sleep += 1
         self._asleep = True
         if commands:
-            sleep = 0.0
-        ready = self._poll.poll(sleep * 1000)
+            patience = 0.0
+        ready = self._poll.poll(patience * 1000)
         self._asleep = False
         for descriptor, events in ready:
             if descriptor == self._wakeable.fileno():

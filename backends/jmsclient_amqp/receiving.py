@@ -41,7 +41,8 @@ class AmqpReceiver(LinkLife):
         self._topic = isinstance(spec.destination, Topic)
         self._transaction = session.transaction
         self._accepted: deque[Arrival] = deque()
-        self._accepting = False  # the thread has been told that some are there
+        self._round = 1  # how often the thread has come to look, and one
+        self._told = 0  # the last round of which it was told that some are there
         self._stale = 0
         self._came = 0  # these three belong to the I/O thread: messages since the last drain,
         self._asked = 0  # demand when the running drain began,
@@ -174,15 +175,16 @@ class AmqpReceiver(LinkLife):
         """One append; the I/O thread is told once for all that it finds when it comes round."""
         if not arrival.settled:
             self._accepted.append(arrival)
-            if not self._accepting:
-                self._accepting = True
+            number = self._round
+            if self._told != number:
                 self._tell(self._accept)
                 if self._loop.error is not None:
                     self._count_stale(1)
+                self._told = number  # last, and of that round only: struck or late, it keeps nobody from telling again
             arrival.settled = True
 
     def _accept(self, *_: Any) -> None:
-        self._accepting = False  # first: what is appended from here on is told anew, what was before is found
+        self._round += 1  # first: what is appended from here on is told anew, what was before is found
         accepted = self._accepted
         arrivals = [accepted.popleft() for _ in range(len(accepted))]
         if arrivals:
