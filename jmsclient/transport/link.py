@@ -1,6 +1,6 @@
 """A connection that outlives its links: when one is lost, it makes another, and has everything opened on it again.
 
-Owns the places, the tries and their times, and which transport is the present one; what is opened on it is `linked.py`'s. A
+Owns the places, the tries and their times, and which transport is the present one; what is opened on it is that of `linked.py`. A
 backend's Transport lives once; this one keeps its face, so nobody above need know. It must not know what messages are for. One
 thread lives as long as the outage. One line says that a link is lost, one that it is back. Source: architecture "Reconnect is the
 core's"; cases O06, S08; IF-27, IF-28.
@@ -22,7 +22,8 @@ from jmsclient.events import emit
 from jmsclient.transport.administration import Administration
 from jmsclient.transport.contract import Endpoint, Transport, TransportListener, TransportSession
 from jmsclient.transport.failover import Places, Tries
-from jmsclient.transport.linked import NOTICE, LinkedSession, Reopened, earlier
+from jmsclient.transport.linked import NOTICE, REFUSALS, LinkedSession, Reopened, earlier
+from jmsclient.transport.linked_receiver import LinkedReceiver
 from jmsclient.transport.registry import find_backend
 
 JOIN_TIMEOUT = 1.0
@@ -159,6 +160,41 @@ class Link(Transport):
                     return
         self._give_up(last, tried)
 
+    # -- one receiver only ------------------------------------------------------------------------------------------
+
+    def repair(self, receiver: LinkedReceiver, error: Exception | None) -> None:
+        """The peer has closed it, and the link lives: open it again, on a thread that lives until it is."""
+        what = receiver.spec.destination.address
+        emit("connection", "receiver_lost", f"{what}: {error or 'closed by the provider'}; tried again", level=logging.WARNING)
+        name = f"jmsclient-reopen-{self._places.name}"
+        threading.Thread(target=self._repair, args=(receiver, error), name=name, daemon=True).start()
+
+    def _repair(self, receiver: LinkedReceiver, error: Exception | None) -> None:
+        last = error or ConnectionLostError("closed by the provider")
+        for delay in self._tries.delays(random.random):
+            self.wait(lambda: not receiver.lacking(), self.clock.deadline(delay))
+            if not receiver.lacking():
+                return  # closed; or the link is lost, and with it all is opened again
+            try:
+                receiver.reopen(self.clock.deadline(self._timeout))
+            except REFUSALS as failure:
+                last = failure
+                break
+            except Exception as failure:  # noqa: BLE001  as in `_reconnect`
+                last = failure
+            else:
+                if not receiver.lacking():
+                    return
+        if receiver.lacking():
+            receiver.refused(last)
+
+    def distrust(self, session: LinkedSession, inner: TransportSession, error: Exception) -> None:
+        """Nothing can be opened in this session, and the link does not say that it is lost: have another one."""
+        with self.lock:
+            heard = self._heard
+        if heard is not None and session.inner is inner:
+            self.lost(heard, error)
+
     def _give_up(self, error: Exception, tried: int) -> None:
         text = f"{self._places}: not reached again in {tried} tries: {error}"
         with self.lock:
@@ -183,8 +219,11 @@ class Link(Transport):
         for one in reopened:
             for receiver in one.receivers:
                 receiver.tell(None)
+                receiver.entered()
             for receiver, error in one.refused.items():
                 receiver.refused(error)
+            for receiver, error in one.later.items():
+                self.repair(receiver, error)
         for close in gone:
             self._discard(close)
         self.changed()

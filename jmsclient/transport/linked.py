@@ -1,41 +1,30 @@
-"""What is opened on a connection that outlives its links: sessions, receivers and senders that are opened again on each new link.
+"""What is opened on a connection that outlives its links: sessions that are opened again on each new one, with what is in them.
 
-Each keeps what it was made from, and the one of the backend that it stands for at present, None during an outage. An arrival names
-the backend's receiver that it came from; that one is its generation: when its link is lost, settling it there does nothing, and no
-other message is ever settled in its place. It must not know how links are made (`link.py`). Rules IF-27, IF-28; cases O06, S08.
+Each keeps what it was made from, and the one of the backend that it stands for at present, None during an outage. It must not know
+how links are made (`link.py`). Rules IF-27, IF-28; cases O06, S08.
 
 What waits for a link waits on the caller's thread, at most until its deadline. What may have happened is never repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from jmsclient.destination import Destination
 from jmsclient.errors import (
+    ConfigurationError,
     ConnectionLostError,
     IllegalStateError,
-    InvalidDestinationError,
-    InvalidSelectorError,
     JmsClientError,
-    SendError,
+    RequestTimeoutError,
     TransactionRolledBackError,
     UnsupportedFeatureError,
 )
-from jmsclient.message import PlainContent
-from jmsclient.transport.contract import (
-    Arrival,
-    Outcome,
-    Receipt,
-    Receiver,
-    ReceiverSpec,
-    Sender,
-    Sink,
-    Transport,
-    TransportSession,
-)
+from jmsclient.transport.contract import Arrival, Receiver, ReceiverSpec, Sender, Sink, Transport, TransportSession
+from jmsclient.transport.linked_receiver import Inflow, LinkedReceiver
+from jmsclient.transport.linked_sender import LinkedSender
 
 if TYPE_CHECKING:
     from jmsclient.transport.link import Link
@@ -43,184 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTICE = 2.0
 """Seconds within which a transport that is lost has told its listener."""
-_REFUSALS = (InvalidDestinationError, InvalidSelectorError, UnsupportedFeatureError)
-_TOLD = ("default_read_ahead", "error_destination", "redelivery_delay")
-"""What a receiver may tell about its destination."""
+REFUSALS = (ConfigurationError, UnsupportedFeatureError)
+"""What asking again does not change."""
 
 
 def earlier(one: float | None, other: float | None) -> float | None:
     """The earlier of two deadlines; None is none."""
     return one if other is None else other if one is None else min(one, other)
-
-
-class LastingSink(Sink, Protocol):
-    """A sink that goes on when its receiver is opened again. Others hear `closed` when the link is lost."""
-
-    ended: bool
-    """Wants nothing any more: its receiver is not opened again."""
-
-    def renewed(self) -> None:
-        """`receiver.present` is another one, or none: nothing that was asked for will come, and what is kept has gone back. Any
-        thread. Returns quickly. Never raises. Saying it twice does no harm."""
-
-
-class _Inflow:
-    """The sink of one generation. What is delivered goes straight to the sink behind."""
-
-    def __init__(self, receiver: LinkedReceiver, sink: Sink) -> None:
-        self._receiver = receiver
-        self.inner: Receiver | None = None
-        self.delivered = sink.delivered
-        self.recall = sink.recall
-
-    def closed(self, error: Exception | None) -> None:
-        self._receiver.closed_by_peer(self, error)
-
-
-class LinkedReceiver(Receiver):
-    """See the module. Thread-safe."""
-
-    def __init__(self, session: LinkedSession, spec: ReceiverSpec, sink: Sink) -> None:
-        self.spec = spec
-        self.sink = sink
-        self.inner: Receiver | None = None
-        """Read without, written under the link's lock; so is `inflow`."""
-        self.inflow: _Inflow | None = None
-        self._session = session
-
-    @property
-    def present(self) -> Receiver | None:
-        return self.inner
-
-    @property
-    def lasting(self) -> bool:
-        """Its sink can go on."""
-        return hasattr(self.sink, "renewed")
-
-    def open(self, session: TransportSession, deadline: float | None) -> tuple[Receiver, _Inflow]:
-        """One of that session that pushes to the same sink."""
-        inflow = _Inflow(self, self.sink)
-        inner = session.open_receiver(self.spec, inflow, deadline)
-        return inner, inflow
-
-    def enter(self, inner: Receiver, inflow: _Inflow) -> None:
-        """That is the present one; under the lock."""
-        self.inner, self.inflow = inner, inflow
-        for name in _TOLD:
-            if hasattr(inner, name):
-                setattr(self, name, getattr(inner, name))
-
-    def tell(self, error: Exception | None) -> None:
-        """The present one has changed; `error` where there is none now."""
-        if self.lasting:
-            cast("LastingSink", self.sink).renewed()
-        elif error is not None:
-            self.sink.closed(error)
-
-    def refused(self, error: Exception) -> None:
-        """It could not be opened again."""
-        self.sink.closed(error)
-
-    def closed_by_peer(self, inflow: _Inflow, error: Exception | None) -> None:
-        """Only what the present one hears is worth telling."""
-        with self._session.link.lock:
-            current = self.inflow is inflow or self.inner is None
-            if current:
-                self._session.forget(self)
-        if current:
-            self.sink.closed(error)
-
-    # -- the contract -----------------------------------------------------------------------------------------------
-
-    def request(self, count: int) -> None:
-        inner = self.inner
-        if inner is not None:
-            inner.request(count)
-
-    def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
-        for arrival in arrivals:  # of whatever generation
-            arrival.receiver.settle((arrival,), outcome)
-
-    def handing_over(self, arrivals: Sequence[Arrival]) -> None:
-        for arrival in arrivals:
-            arrival.receiver.handing_over((arrival,))
-
-    def drain(self, deadline: float | None) -> None:
-        inner, link = self.inner, self._session.link
-        if inner is not None:
-            inner.drain(deadline)
-        elif link.over is not None:
-            raise link.over_error()
-
-    def close(self, deadline: float | None) -> None:
-        with self._session.link.lock:
-            inner, self.inner = self.inner, None
-            self._session.forget(self)
-        if inner is not None:
-            with suppress(ConnectionLostError):
-                inner.close(deadline)
-
-
-class LinkedSender(Sender):
-    """See the module. It is opened again by the next send."""
-
-    def __init__(self, session: LinkedSession, destination: Destination) -> None:
-        self._session = session
-        self._destination = destination
-        self._made: tuple[TransportSession, Sender] | None = None
-
-    def open(self, deadline: float | None) -> Sender:
-        """The one of the present link. Raises as `TransportSession.open_sender`."""
-        made = self._session.ask(lambda inner: (inner, inner.open_sender(self._destination, deadline)), deadline)
-        self._made = made
-        return made[1]
-
-    def send(
-        self, messages: Sequence[PlainContent], *, room_deadline: float | None, confirm_timeout: float | None
-    ) -> list[Receipt]:
-        session = self._session
-        while True:
-            made = self._made
-            sender = made[1] if made is not None and made[0] is session.inner else self._reopened(messages, room_deadline)
-            first, session.used = not session.used, True
-            try:
-                return sender.send(messages, room_deadline=room_deadline, confirm_timeout=confirm_timeout)
-            except ConnectionLostError as error:  # nothing was written
-                if not self._lost(room_deadline):
-                    raise self._unsent(messages, error) from error
-                if first:
-                    session.begin()
-                elif session.transacted:
-                    raise self._undone(error) from error
-            except SendError as error:
-                if session.transacted and isinstance(error.__cause__, ConnectionLostError) and self._lost(room_deadline):
-                    raise self._undone(error) from error
-                raise
-
-    def _lost(self, deadline: float | None) -> bool:
-        """Whether the link that it stands for is lost, once whoever lost it has told."""
-        return self._session.changes(None if self._made is None else self._made[0], deadline)
-
-    def _undone(self, error: Exception) -> TransactionRolledBackError:
-        return TransactionRolledBackError(f"{self._destination.address}: {error}; the transaction was lost with its link")
-
-    def _reopened(self, messages: Sequence[PlainContent], deadline: float | None) -> Sender:
-        try:
-            return self.open(deadline)
-        except ConnectionLostError as error:
-            if self._session.link.over is not None or self._session.closed:
-                raise
-            raise self._unsent(messages, error) from error
-
-    def _unsent(self, messages: Sequence[PlainContent], error: Exception) -> SendError:
-        ids = [one.message_id for one in messages if one.message_id is not None]
-        return SendError(f"{self._destination.address}: {error}; nothing was sent", unsent=ids)
-
-    def close(self, deadline: float | None) -> None:
-        made, self._made = self._made, None
-        if made is not None and made[0] is self._session.inner:
-            with suppress(ConnectionLostError):
-                made[1].close(deadline)
 
 
 class Reopened:
@@ -230,9 +48,11 @@ class Reopened:
         self._session = session
         self._inner = inner
         self._refused = refused
-        self._opened: dict[LinkedReceiver, tuple[Receiver, _Inflow]] = {}
+        self._opened: dict[LinkedReceiver, tuple[Receiver, Inflow]] = {}
         self.refused: dict[LinkedReceiver, JmsClientError] = {}
         """Receivers that the provider does not open any more, and why."""
+        self.later: dict[LinkedReceiver, JmsClientError] = {}
+        """Those that may be opened later."""
         self.receivers: tuple[LinkedReceiver, ...] = ()
         """Those that are open, once it is installed."""
 
@@ -245,8 +65,12 @@ class Reopened:
                 if self._inner is None:
                     raise self._refused or UnsupportedFeatureError("this session could not be opened again")
                 self._opened[receiver] = receiver.open(self._inner, deadline)
-            except _REFUSALS as error:
+            except REFUSALS as error:
                 self.refused[receiver] = error
+            except (ConnectionLostError, RequestTimeoutError):
+                raise
+            except JmsClientError as error:  # such as that somebody else has its subscription: no reason to keep others waiting
+                self.later[receiver] = error
 
     def install(self) -> list[Callable[[float | None], Any]]:
         """It is the present one; under the lock. Returns the closes of what was closed here meanwhile."""
@@ -293,7 +117,7 @@ class LinkedSession(TransportSession):
         self.inner = None
         receivers = self.receivers
         for receiver in receivers:
-            receiver.inner = None
+            receiver.inner = receiver.inflow = None
         self.receivers = tuple(receiver for receiver in receivers if receiver.lasting)
         return receivers
 
@@ -358,7 +182,10 @@ class LinkedSession(TransportSession):
                 if self.inner is inner:
                     receiver.enter(*made)
                     self.receivers = (*self.receivers, receiver)
-                    return receiver
+                else:
+                    continue
+            receiver.entered()
+            return receiver
 
     def open_sender(self, destination: Destination, deadline: float | None) -> Sender:
         sender = LinkedSender(self, destination)

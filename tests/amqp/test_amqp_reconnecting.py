@@ -181,3 +181,40 @@ def test_s08_b_and_c_over_a_restart(artemis: Any, queue: str) -> None:
         session.commit()
         session.commit()
     assert left_over(artemis.url, queue, f"{queue}.r") == ["r3"]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("broker", ["artemis", "broker_j", "classic", "rabbitmq"])
+@pytest.mark.timeout(300)
+def test_o06_each_broker_is_stopped_and_started_again(
+    broker: str, how: str, request: pytest.FixtureRequest, queue: str, heard: list[events.Event]
+) -> None:
+    """A gentle stop detaches links first with some brokers: the consumer goes on all the same."""
+    running = request.getfixturevalue(broker)
+    with jmsclient.connect(running.url) as connection:
+        session = connection.create_session(AcknowledgeMode.CLIENT)
+        producer = session.create_producer(queue)
+        consumer = session.create_consumer(queue, prefetch=10)
+        sent = producer.send_many(str(number) for number in range(5))
+        first = consumer.receive(PATIENCE)
+        assert first is not None
+        getattr(running, how)()
+        running.start()
+        seen: set[str | None] = set()
+        while seen != set(sent):
+            message = consumer.receive(PATIENCE)
+            assert message is not None, seen
+            seen.add(message.message_id)
+        first.acknowledge()
+        session.acknowledge()
+        last = producer.send("after")
+        while last not in seen:
+            message = consumer.receive(PATIENCE)
+            assert message is not None
+            seen.add(message.message_id)
+        session.acknowledge()
+        assert connection.failure is None
+    names = Counter(event.name for event in heard)
+    assert names["link_back"] == names["link_lost"] >= 1
+    assert names["stale_acknowledge"] == 1
+    assert left_over(running.url, queue) == []

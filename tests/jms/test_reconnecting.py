@@ -215,12 +215,95 @@ def test_a_receiver_that_is_refused_when_it_is_opened_again_says_why(
     assert session.create_consumer("Q").receive(0) is None  # the session lives
 
 
+def test_a_receiver_that_cannot_be_opened_yet_keeps_no_other_waiting(
+    backend: ScriptedBackend, connection: Connection, outage: Outage, wait_until: Until, heard: list[str]
+) -> None:
+    """Such as a subscription of which the provider still thinks that the lost link has it."""
+    session = connection.create_session()
+    consumer = session.create_consumer("Q")
+    producer = connection.create_session().create_producer("R")
+    outage.begin()
+    backend.refuse_attach(IllegalStateError("somebody else has it"))
+    outage.end()
+    wait_until(lambda: "receiver_lost" in heard)
+    backend.refuse_attach(None)
+    producer.send("r")
+    backend.deliver("Q", "m")
+    message = consumer.receive(5.0)
+    assert message is not None
+
+
 def test_a_temporary_queue_does_not_outlive_its_link(connection: Connection, outage: Outage, wait_until: Until) -> None:
     """The provider ends it with the connection that made it; nothing is made under its name by itself."""
     session = connection.create_session()
     queue = session.create_temporary_queue()
     outage.blink()
     assert session.create_temporary_queue().name != queue.name
+
+
+# -- a receiver that the peer closes ------------------------------------------------------------------------------------
+
+
+def test_a_receiver_that_the_peer_closes_is_opened_again(
+    backend: ScriptedBackend, connection: Connection, wait_until: Until, heard: list[str]
+) -> None:
+    consumer = connection.create_session().create_consumer("Q")
+    backend.deliver("Q", ["m1", "m2"])
+    wait_until(lambda: consumer.read_ahead.buffered_messages == 2)
+    backend.close_receivers(ConnectionLostError("closed for no good reason"))
+    wait_until(lambda: "receiver_lost" in heard)
+    for text in ("m1", "m2"):
+        message = consumer.receive(5.0)
+        assert message is not None
+        assert message.text == text
+    assert "link_lost" not in heard
+    assert consumer.receive(0) is None
+
+
+def test_a_receiver_that_the_peer_closes_and_refuses_ends(
+    backend: ScriptedBackend, connection: Connection, wait_until: Until
+) -> None:
+    consumer = connection.create_session().create_consumer("Q")
+    backend.refuse_attach(InvalidDestinationError("no such queue any more"))
+    backend.close_receivers(None)
+    wait_until(lambda: consumer.intake.ended)
+    with pytest.raises(InvalidDestinationError):
+        consumer.receive(1.0)
+
+
+def test_a_receiver_that_the_peer_closes_for_a_reason_ends(
+    backend: ScriptedBackend, connection: Connection, wait_until: Until
+) -> None:
+    consumer = connection.create_session().create_consumer("Q")
+    backend.close_receivers(InvalidDestinationError("deleted"))
+    wait_until(lambda: consumer.intake.ended)
+    with pytest.raises(InvalidDestinationError, match="deleted"):
+        consumer.receive(1.0)
+
+
+def test_a_session_that_opens_nothing_has_its_link_made_again(
+    backend: ScriptedBackend, connection: Connection, wait_until: Until, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A provider that is about to stop ends sessions first; the link may say nothing for long."""
+    monkeypatch.setattr("jmsclient.transport.link.NOTICE", 0.05)
+    consumer = connection.create_session().create_consumer("Q")
+    backend.refuse_attach(ConnectionLostError("the session has ended"))
+    backend.close_receivers(ConnectionLostError("the session has ended"))
+    wait_until(lambda: "link_lost" in heard)
+    backend.refuse_attach(None)
+    backend.deliver("Q", "m")
+    message = consumer.receive(5.0)
+    assert message is not None
+    assert connection.failure is None
+
+
+def test_closing_while_a_receiver_is_opened_again(backend: ScriptedBackend, connection: Connection, wait_until: Until) -> None:
+    consumer = connection.create_session().create_consumer("Q")
+    backend.refuse_attach(IllegalStateError("somebody else has it"))
+    backend.close_receivers(None)
+    consumer.close()
+    connection.close(3.0)
+    wait_until(lambda: not [one for one in threading.enumerate() if "reopen" in one.name])
 
 
 # -- acknowledging ------------------------------------------------------------------------------------------------------
