@@ -178,6 +178,7 @@ class Connection:
         """A session for one thread at a time. `redelivery_delay` in seconds delays what `recover` and `rollback` give back. Raises
         UnsupportedFeatureError for TRANSACTED where the provider has no transactions, IllegalStateError, ConnectionLostError."""
         self._check_open()
+        self.transport.ready(self._request_deadline())  # here, for the keeper has more to do than to wait for one caller's link
         return self.keeper.shielded(lambda: self._open(acknowledge, redelivery_delay))
 
     def _open(self, acknowledge: AcknowledgeMode, redelivery_delay: float) -> Session:
@@ -193,6 +194,7 @@ class Connection:
         if self.closed:
             return
         self._check_open()
+        self.transport.ready(self._request_deadline())
         self.keeper.shielded(lambda: self._delete(destination))
 
     def _delete(self, destination: Destination) -> None:

@@ -132,6 +132,15 @@ class Guard:
         finally:
             self.inside = 0
 
+    def run_shielded(self, call: Callable[[], T]) -> T:
+        """`run_inside`, shielded from exceptions of signal handlers; an outage is waited for before that, where they may strike."""
+
+        def inside() -> T:
+            self._connection.transport.ready(self.request_deadline())
+            return self.keeper.shielded(call)
+
+        return self.run_inside(inside)
+
     def close_on_keeper(self, call: Callable[[], object], deadline: float | None) -> None:
         """One step of a close. It bounds itself by `deadline`; what the keeper has to do before it may not, so it is not waited for
         longer than `CLOSE_SLACK` past that: CloseTimeout (RA-19)."""

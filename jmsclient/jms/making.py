@@ -138,7 +138,7 @@ class Making(Settling):
         checked_name(name)
         if not self.capabilities.durable_subscriptions:
             raise UnsupportedFeatureError("unsubscribe: this provider offers no durable subscriptions")
-        self.run_inside(lambda: self.keeper.shielded(lambda: self._unsubscribe(name)))
+        self.run_shielded(lambda: self._unsubscribe(name))
 
     def _unsubscribe(self, name: str) -> None:
         with self._hint_at_lingering():
@@ -172,7 +172,7 @@ class Making(Settling):
         self, spec: ReceiverSpec, listener: MessageListener | None, prefetch: int | None, options: ConsumerOptions | None
     ) -> MessageConsumer:
         wanted = Wanted(spec=spec, prefetch=checked_prefetch(prefetch), options=options or ConsumerOptions())
-        consumer = self.run_inside(lambda: self.keeper.shielded(lambda: self._opened(wanted)))
+        consumer = self.run_shielded(lambda: self._opened(wanted))
         if listener is not None:
             consumer.listener = listener
         return consumer
@@ -254,6 +254,4 @@ class Making(Settling):
         return TemporaryTopic(self._temporary("topic").name, weakref.ref(self._connection))
 
     def _temporary(self, kind: Literal["queue", "topic"]) -> Destination:
-        return self.run_inside(
-            lambda: self.keeper.shielded(lambda: self.transport_session.create_temporary(kind, self.request_deadline()))
-        )
+        return self.run_shielded(lambda: self.transport_session.create_temporary(kind, self.request_deadline()))

@@ -99,7 +99,8 @@ class MessageProducer:
         the producer.
 
         Raises SendError, ResourceAllocationError (no room within `send_timeout`; nothing was sent), DestinationPausedError,
-        MessageFormatError, ConfigurationError, IllegalStateError, ConnectionLostError.
+        MessageFormatError, ConfigurationError, IllegalStateError, ConnectionLostError; TransactionRolledBackError in a TRANSACTED
+        session, where its transaction was lost with the link.
         """
         if destination is None and persistent is None and priority is None and time_to_live is None and delivery_delay is None:
             sending = self._usual
@@ -197,6 +198,7 @@ class MessageProducer:
     def _open(self, target: Destination) -> Sender:
         session = self._session
         deadline = self._clock.deadline(session.request_timeout)
+        self._connection.transport.ready(deadline)
 
         def opened() -> Sender:
             self._senders[target.address] = sender = session.transport_session.open_sender(target, deadline)

@@ -329,6 +329,9 @@ class Transport(ABC):
     def administration(self) -> Administration:
         raise UnsupportedFeatureError("this provider offers no administration")
 
+    def ready(self, deadline: float | None) -> None:  # noqa: B027  a backend has a link until it is lost
+        """Wait for the end of an outage, on the caller's thread. Raises ConnectionLostError where that does not come in time."""
+
     def closing(self) -> None:  # noqa: B027  a backend has no outages
         """The connection is about to be closed: nobody waits for a lost link any longer. Returns at once."""
 

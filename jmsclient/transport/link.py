@@ -287,6 +287,9 @@ class Link(Transport):
         """Forget it; under the lock."""
         self._sessions.pop(session, None)
 
+    def ready(self, deadline: float | None) -> None:
+        self._awaited(deadline)
+
     def administration(self) -> Administration:
         return self._awaited(self.clock.deadline(0.0)).administration()
 

@@ -1,8 +1,8 @@
 """A receiver that is opened again on each new link, and what its sink has to do for that.
 
 An arrival names the backend's receiver that it came from; that one is its generation: when its link is lost, settling it there
-does nothing, and no other message is ever settled in its place. It must not know how links are made (`link.py`). Rules IF-17, IF-27;
-case O06.
+does nothing, and no other message is ever settled in its place. It must not know how links are made (`link.py`). Rules IF-17 and
+IF-27, case O06.
 """
 
 from __future__ import annotations

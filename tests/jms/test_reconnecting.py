@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -198,6 +199,29 @@ def test_a_consumer_made_during_an_outage_waits_for_its_end(
     other.join(5.0)
     assert [one.text for one in found if isinstance(one, Message)] == ["m"]
     assert isinstance(made[0], Session)
+
+
+def test_an_outage_is_not_waited_for_on_the_keeper(connection: Connection, outage: Outage) -> None:
+    """The main thread waits for a link itself, so that others get what they ask of the keeper."""
+    session = connection.create_session()
+    consumer = session.create_consumer("Q")
+    outage.begin()
+    timer = threading.Timer(0.2, outage.end)
+    asked: list[float] = []
+
+    def close() -> None:
+        start = time.monotonic()
+        consumer.close()
+        asked.append(time.monotonic() - start)
+
+    closer = threading.Timer(0.05, close)
+    closer.start()
+    timer.start()
+    with connection.create_session() as other:  # on the main thread
+        other.create_consumer("R").close()
+    closer.join()
+    timer.join()
+    assert asked[0] < 0.15
 
 
 def test_a_receiver_that_is_refused_when_it_is_opened_again_says_why(

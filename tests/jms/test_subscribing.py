@@ -258,7 +258,7 @@ def test_nonsense_is_refused_before_the_provider_is_asked(
     ],
 )
 def test_each_needs_its_capabilities(connection: Connection, missing: str, make: str) -> None:
-    connection.capabilities = replace(connection.capabilities, **{missing: False})
+    connection.transport.capabilities = replace(connection.capabilities, **{missing: False})
     session = connection.create_session()
     names = () if make == "create_consumer" else ("n",)
     with pytest.raises(UnsupportedFeatureError, match=missing.replace("_", " ")):
