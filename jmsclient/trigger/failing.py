@@ -20,6 +20,7 @@ from jmsclient.transport.contract import RETRY, Outcome, Verb
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failure import failure_properties
 from jmsclient.trigger.joins import messages
+from jmsclient.trigger.outbox import GatheredInDoubtError
 from jmsclient.trigger.transaction import RolledBackError
 from jmsclient.trigger.work import Work
 
@@ -75,6 +76,23 @@ class Failing:
             desk.forget(work)
         else:
             return False
+        return True
+
+    def send_in_doubt(self, work: Work, error: BaseException) -> bool:
+        """False: `error` is another, or nothing is known of the message that could make it In Doubt when it comes again.
+
+        Neither would be true: that it failed, for its handler did its work; nor that it is done. Its claim stays, so that the next
+        delivery finds it abandoned (TR-36, as TR-50 has it for a history that cannot be told)."""
+        if not isinstance(error, GatheredInDoubtError) or not work.claimed or (work.arrival.settled and work.parked is None):
+            return False
+        desk = self._desk
+        text = f"ran, and what it sent may or may not have arrived ({error}): it is In Doubt"
+        desk.tell("send_in_doubt", work, logging.ERROR, text, error=error)
+        work.renew_at = None
+        if work.parked is not None:  # no provider would bring it again
+            self._park(work, "send_in_doubt")
+        else:
+            desk.give_back(work, RETRY)
         return True
 
     def redeliver(self, work: Work, error: BaseException) -> None:

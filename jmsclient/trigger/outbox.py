@@ -13,12 +13,17 @@ from typing import Any
 
 from jmsclient.clock import Clock
 from jmsclient.destination import Destination
+from jmsclient.errors import JmsClientError, SendError
 from jmsclient.jms.outgoing import MessageIds, outgoing
 from jmsclient.message import Message, PlainContent
 from jmsclient.transport.contract import Sender, Transport, TransportSession
 from jmsclient.trigger.delivery import Gathered
 
 SEND_TIMEOUT = 30.0
+
+
+class GatheredInDoubtError(JmsClientError):
+    """A handler is done, and nobody knows whether what it sent has arrived."""
 
 
 class Line:
@@ -50,7 +55,7 @@ class Outbox:
 
     def send_gathered(self, gathered: Sequence[Gathered], line: Line | None = None) -> None:
         """Send what a handler asked for, confirmed, one batch a destination in the order asked; on `line`, if given. Raises what
-        `Sender.send` does."""
+        `Sender.send` does, and GatheredInDoubtError where some of it may have arrived; in a transaction nothing has."""
         batches: dict[Destination, list[PlainContent]] = {}
         for one in gathered:
             content = outgoing(
@@ -68,7 +73,15 @@ class Outbox:
             if line is not None:
                 line.send(destination, contents)
             else:
-                self._send(destination, contents)
+                self._send_gathered(destination, contents)
+
+    def _send_gathered(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
+        try:
+            self._send(destination, contents)
+        except SendError as error:
+            if error.in_doubt:
+                raise GatheredInDoubtError(str(error)) from error
+            raise
 
     def dead_letter(self, destination: Destination, message: Message, properties: dict[str, Any]) -> None:
         """Send a full copy under its own id, priority and persistence, with the reason as properties."""

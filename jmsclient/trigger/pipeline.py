@@ -177,7 +177,7 @@ class Pipeline(Lifetime):
         self._failing.redeliver(work, error)
 
     def _failed(self, work: Work, error: BaseException) -> None:
-        if self._transacted and self._failing.transaction_failed(work, error):
+        if (self._transacted and self._failing.transaction_failed(work, error)) or self._failing.send_in_doubt(work, error):
             self._finished += 1
         elif not self._retries.plan(work, error):
             self._finished += 1

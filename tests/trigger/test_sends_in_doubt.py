@@ -1,0 +1,86 @@
+"""What a handler sent may or may not have arrived: its message is In Doubt, neither failed nor done (TR-36, TR-45)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jmsclient import Delivery, Message, Status, Worker
+from jmsclient.errors import SendError
+from jmsclient.events import Event
+from jmsclient.history import open_history
+from jmsclient.testing import ScriptedBackend
+from jmsclient.transport.contract import Verb
+
+Q = "queue:///orders"
+Until = Callable[..., None]
+LOST = SendError("the connection broke", in_doubt=("ID:1",))
+
+
+def message(body: str) -> Message:
+    return Message(body, properties={"uuid": body})
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_tr36_a_send_in_doubt_makes_its_message_in_doubt(
+    batch: int, backend: ScriptedBackend, until: Until, tmp_path: Path, events: list[Event]
+) -> None:
+    history = open_history(f"sqlite:{tmp_path / 'history.db'}")
+    worker = Worker(backend.url, history=history)
+    ran: list[str] = []
+
+    def book(bodies: list[str], delivery: Delivery) -> None:
+        ran.extend(bodies)
+        delivery.send("queue:///invoices", bodies[0])
+
+    def book_one(body: str, delivery: Delivery) -> None:
+        book([body], delivery)
+
+    def book_all(bodies: list[str], deliveries: list[Delivery]) -> None:
+        book(bodies, deliveries[0])
+
+    worker.trigger(Q, lease=0.2, batch=batch)(book_one if batch == 1 else book_all)
+    backend.refuse_sends(LOST)
+    names = ["m1", "m2"][:batch]
+    with worker:
+        backend.deliver(Q, [message(name) for name in names])
+        until(lambda: len(history.in_doubt(Q)) == batch)
+        backend.refuse_sends(None)
+        assert backend.waiting("queue:///DLQ") == []
+    assert ran == names, "it is not run again unless somebody says so"
+    assert {(one.id, one.reason) for one in history.in_doubt(Q)} == {(name, "abandoned") for name in names}
+    assert [one.name for one in events].count("send_in_doubt") == batch
+    assert [one.outcome.verb for one in backend.settlements] == [Verb.RETRY] * batch + [Verb.ACCEPT] * batch
+
+
+def test_tr36_a_resolver_is_asked_whether_what_was_sent_has_arrived(backend: ScriptedBackend, until: Until, tmp_path: Path) -> None:
+    worker = Worker(backend.url, history=f"sqlite:{tmp_path / 'history.db'}")
+    ran: list[int] = []
+
+    @worker.trigger(Q, lease=0.2, resolver=lambda request: Status.NEW)
+    def book(body: str, delivery: Delivery) -> None:
+        ran.append(delivery.attempt)
+        delivery.send("queue:///invoices", body)
+        if len(ran) > 1:
+            backend.refuse_sends(None)
+
+    backend.refuse_sends(LOST)
+    with worker:
+        backend.deliver(Q, message("m1"))
+        until(lambda: len(backend.waiting("queue:///invoices")) == 1)
+    assert len(ran) == 2
+
+
+def test_tr45_a_send_that_certainly_failed_is_a_failure(backend: ScriptedBackend, until: Until, tmp_path: Path) -> None:
+    worker = Worker(backend.url, history=f"sqlite:{tmp_path / 'history.db'}")
+
+    @worker.trigger(Q)
+    def book(body: str, delivery: Delivery) -> None:
+        delivery.send("queue:///invoices", body)
+
+    backend.refuse_sends(SendError("no such queue", unsent=("ID:1",)))
+    with worker:
+        backend.deliver(Q, message("m1"))
+        until(lambda: worker.triggers[Q].counters["failed"] == 1)
