@@ -168,9 +168,9 @@ class LinkedSession(TransportSession):
             inner = self._awaited(deadline)
             try:
                 return call(inner)
-            except ConnectionLostError:
+            except ConnectionLostError as error:
                 if not self.changes(inner, deadline):
-                    raise
+                    self.link.distrust(self, inner, error)
 
     # -- the contract -----------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class LinkedSender(Sender):
                 return sender.send(messages, room_deadline=room_deadline, confirm_timeout=confirm_timeout)
             except ConnectionLostError as error:  # nothing was written
                 if not self._lost(room_deadline):
+                    self._made = None  # whatever it is, the next send opens another
                     raise self._unsent(messages, error) from error
                 if first:
                     session.begin()

@@ -108,7 +108,10 @@ def test_s08_b_a_transaction_of_a_killed_holder(store: Path, holder: subprocess.
         consumer, producer = session.create_consumer("q"), session.create_producer("r", send_timeout=10.0)
         assert consumer.receive(10.0) is not None
         producer.send("r0")
+        link: Any = connection.transport
+        first = link.present
         kill(holder)
+        wait_until(lambda: link.present is not first)  # before that, a commit is in doubt
         with pytest.raises(TransactionRolledBackError):
             session.commit()
         message = consumer.receive(10.0)

@@ -321,6 +321,24 @@ def test_a_session_that_opens_nothing_has_its_link_made_again(
     assert connection.failure is None
 
 
+def test_a_session_that_only_sends_has_its_link_made_again(
+    backend: ScriptedBackend, connection: Connection, wait_until: Until, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jmsclient.transport.link.NOTICE", 0.05)
+    producer = connection.create_session().create_producer("R", send_timeout=5.0)
+    producer.send("r1")
+    backend.refuse_sends(ConnectionLostError("the session has ended"))
+    with pytest.raises(SendError, match="nothing was sent"):
+        producer.send("r2")
+    backend.refuse_sends(None)
+    backend.refuse_attach(ConnectionLostError("the session has ended"))
+    _thread, found = in_thread(lambda: producer.send("r3"))
+    wait_until(lambda: "link_lost" in heard)
+    backend.refuse_attach(None)
+    wait_until(lambda: found)
+    assert [one.body() for one in backend.waiting("R")] == ["r1", "r3"]
+
+
 def test_closing_while_a_receiver_is_opened_again(backend: ScriptedBackend, connection: Connection, wait_until: Until) -> None:
     consumer = connection.create_session().create_consumer("Q")
     backend.refuse_attach(IllegalStateError("somebody else has it"))
