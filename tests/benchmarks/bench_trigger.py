@@ -18,9 +18,9 @@ from itertools import count
 from typing import Any
 
 import redis
-from bench_embedded import connection
 from bench_pairs import Ratio, Size, on_a_thread
 
+import jmsclient
 from jmsclient import Message, Worker
 from jmsclient.history import open_history
 from jmsclient.history.contract import new_token
@@ -83,11 +83,12 @@ class Run:
         flushed().close()
         url = f"redis://127.0.0.1:{redis_port()}/0"
         name = f"bench-{next(_names)}"
-        with connection() as made, open_history(url, namespace=name) as store:
+        place = f"embedded:{name}"
+        with jmsclient.connect(place) as made, open_history(url, namespace=name) as store:
             producer = made.create_session().create_producer(Q, persistent=False)
             for _ in range(copies):
                 producer.send_many([Message("x" * 100, properties={"uuid": str(one)}) for one in range(number)])
-            worker = Worker(made._endpoint.scheme + ":" + made._endpoint.address, name=name, history=store if history else None)
+            worker = Worker(place, name=name, history=store if history else None)
 
             @worker.trigger(Q, prefetch=1000, **settings)
             def handle(message: Message) -> None: ...
