@@ -49,6 +49,8 @@ class Product:
     """A queue lives on where the terminus says so, and is otherwise gone with a restart."""
     temporary: bool = True
     """It makes temporary destinations."""
+    no_local: bool = True
+    """It leaves out what the same connection published where it says so; otherwise it says so and does not."""
     delayed_by_offer: bool = False
     """It delivers later if it offers DELAYED_DELIVERY."""
     keeps_returned: bool = False
@@ -128,6 +130,7 @@ RABBITMQ_3: Final = Product(
     session_per_receiver=True,
     durable_queues=True,
     temporary=False,
+    no_local=False,
 )
 GENERIC: Final = Product(
     provider="generic",

@@ -58,6 +58,10 @@ class AmqpSession(TransportSession):
 
     def open_receiver(self, spec: ReceiverSpec, sink: Sink, deadline: float | None) -> AmqpReceiver:
         self.check_open()
+        if spec.no_local and not self.product.no_local:
+            raise UnsupportedFeatureError(
+                f"no_local: {self.transport.peer.product} delivers its own messages to a connection all the same"
+            )
         receiver = AmqpReceiver(self, spec, sink)
         receiver.open(deadline)
         return receiver

@@ -112,6 +112,12 @@ def test_if_26_a_selector_that_is_not_echoed_is_refused(peer: Peer, connect: Con
         client.receive(destination=Topic("t"), kind="topic", no_local=True)
 
 
+def test_no_local_is_refused_where_the_broker_echoes_it_and_ignores_it(peer: Peer, connect: Connect) -> None:
+    client = connect(f"{peer.url}?provider=rabbitmq")
+    with pytest.raises(UnsupportedFeatureError, match="no_local"):
+        client.receive(destination=Topic("t"), kind="topic", no_local=True)
+
+
 REFUSALS: list[tuple[str, type[JmsClientError], dict[str, Any]]] = [
     ("amqp:not-found", InvalidDestinationError, {}),
     ("amqp:unauthorized-access", ConfigurationError, {}),
