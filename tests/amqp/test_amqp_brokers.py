@@ -304,6 +304,19 @@ def test_topics(connection: Connection, topic: str) -> None:
         assert (message.body, str(message.destination)) == ("news", topic)
 
 
+def test_no_local_leaves_out_what_the_same_connection_published(connection: Connection, url: str, topic: str) -> None:
+    session = connection.create_session()
+    if connection.metadata.provider_name.lower().startswith("rabbitmq"):
+        with pytest.raises(UnsupportedFeatureError, match="no_local"):
+            session.create_consumer(topic, no_local=True)
+        return
+    consumer = session.create_consumer(topic, no_local=True)
+    session.create_producer(topic).send("our own")
+    with jmsclient.connect(url) as other:
+        other.create_session().create_producer(topic).send("another's")
+    assert bodies(consumer, 1) == ["another's"]
+
+
 def test_durable_subscriptions(connection: Connection, topic: str) -> None:
     session = connection.create_session()
     name = f"sub-{secrets.token_hex(4)}"
