@@ -76,6 +76,11 @@ def _parse(value: object, name: str, words: dict[str, E_]) -> E_:
     return found
 
 
+def is_nameable(text: str) -> bool:
+    """Whether it can be, or be part of, a name: no control characters, no surrogates."""
+    return not any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in text)
+
+
 @lru_cache(maxsize=1024)
 def _address(scheme: str, name: str) -> str:
     """Cached, for it is asked for once a message sent."""
@@ -103,7 +108,7 @@ class Destination:
     ) -> None:
         if not isinstance(name, str) or not name.strip():
             raise InvalidDestinationError(f"destination name {name!r}: expected a name that is not empty")
-        if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+        if not is_nameable(name):
             raise InvalidDestinationError(f"destination name {name!r}: control characters and surrogates are not allowed")
         put = object.__setattr__
         put(self, "name", name)

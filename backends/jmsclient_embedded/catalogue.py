@@ -250,7 +250,7 @@ class Catalogue:
         self._remove(destination, discard)
 
     def _check_unused(self, destination: Destination) -> None:
-        if any(line.outlets or any(holder.held for holder in line.queue.holders.values()) for line in self.lines(destination)):
+        if any(line.outlets or line.queue.is_held for line in self.lines(destination)):
             raise IllegalStateError(f"{destination.address} has consumers, or messages that are not acknowledged; close them first")
 
     def _remove(self, destination: Destination, discard: Callable[[Line], None]) -> None:

@@ -16,7 +16,7 @@ from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.quota import Quota
 from jmsclient_embedded.ready import Ready
 from jmsclient_embedded.selection import Selection
-from jmsclient_embedded.settings import ERROR_DESTINATION, PRIORITIES, QueueSettings
+from jmsclient_embedded.settings import PRIORITIES, QueueSettings
 from jmsclient_embedded.states import State
 from jmsclient_embedded.thresholds import Thresholds
 from jmsclient_embedded.timetable import Timetable
@@ -24,8 +24,6 @@ from jmsclient_embedded.units import UnitsOfOrder
 
 _PRIORITIES = frozenset(range(PRIORITIES))
 _VISIBLE, _RECEIVE, _GONE = State.VISIBLE, State.RECEIVE, State.GONE  # an enum's attribute costs ten times a global's
-
-__all__ = ["ERROR_DESTINATION", "PRIORITIES", "Entry", "Holder", "MessageQueue", "QueueSettings"]
 
 
 class MessageQueue:
@@ -488,6 +486,11 @@ class MessageQueue:
     def new_in_order(self) -> Iterator[list[int]]:
         """The sequence numbers of new visible messages, priority by priority, as they wait (for the checker)."""
         return self._ready.new_in_order()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anybody holds a message of it."""
+        return any(holder.held for holder in self.holders.values())
 
     @property
     def uncommitted(self) -> int:

@@ -16,7 +16,7 @@ from jmsclient.message import PlainContent
 from jmsclient.selector import Selector
 
 if TYPE_CHECKING:
-    from jmsclient_embedded.queue import Entry
+    from jmsclient_embedded.entry import Entry
 
 _SLACK = 64
 """Places of messages that others took, kept at least before they are cleared away."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from jmsclient.destination import Topic
+from jmsclient.destination import Topic, is_nameable
 from jmsclient.errors import IllegalStateError, InvalidDestinationError
 from jmsclient.message import Content
 from jmsclient.selector import Selector, compile_selector
@@ -112,7 +112,7 @@ class Topics:
             if not spec.name or not spec.name.strip():
                 raise InvalidDestinationError(f"{spec.destination.address}: a {spec.kind} subscription needs a name")
             for text in (spec.name, client_id or ""):
-                if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in text):
+                if not is_nameable(text):
                     raise InvalidDestinationError(f"{text!r}: control characters and surrogates are not allowed in names")
             name = f"{spec.kind}{MARK}{client_id or ''}{MARK}{spec.name}"
         wanted = SubscriptionDefinition(
@@ -159,7 +159,7 @@ class Topics:
             return True
         if active:
             raise IllegalStateError(f"{name} is in use with another topic or selector; close its consumers first")
-        if any(holder.held for holder in found.line.queue.holders.values()):
+        if found.line.queue.is_held:
             raise IllegalStateError(f"{name} has messages that are not acknowledged; close their session first")
         return False
 
@@ -193,7 +193,7 @@ class Topics:
             raise InvalidDestinationError(f"there is no durable subscription {name!r} of client identifier {client_id!r}")
         if found.line.outlets:
             raise IllegalStateError(f"durable subscription {name!r} has a consumer; close that first")
-        if any(holder.held for holder in found.line.queue.holders.values()):
+        if found.line.queue.is_held:
             raise IllegalStateError(
                 f"durable subscription {name!r} has messages that are not acknowledged; close their session first"
             )
@@ -216,7 +216,7 @@ class Topics:
         self.discard(line)
         if first and subscription.durable:
             self.ended(subscription)
-        if not any(holder.held for holder in line.queue.holders.values()):
+        if not line.queue.is_held:
             line.gone = True
             self.subscriptions.pop(name, None)
             self._granting.lines.pop(name, None)

@@ -1,4 +1,4 @@
-"""What real brokers do with it: one table of tests, asked by capability, over every broker."""
+"""What real brokers do with it: one table of tests, asked by capability, over every broker (IF-29, S01, S03, C12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the wire and what becomes of what comes: against a scripted peer, frame by frame."""
+"""What goes over the wire and what becomes of what comes: against a scripted peer, frame by frame (IF-23, IF-26, S01, C12)."""
 
 from __future__ import annotations
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jmsclient.message import MessageKind, PlainContent
+from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.invariants import check_queue
-from jmsclient_embedded.queue import Entry, Holder, MessageQueue, QueueSettings
+from jmsclient_embedded.queue import MessageQueue
+from jmsclient_embedded.settings import QueueSettings
 from jmsclient_embedded.states import State, allowed
 
 OWNERS = (1, 2, 3)

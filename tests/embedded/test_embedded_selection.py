@@ -19,8 +19,10 @@ from jmsclient.message import MessageKind, PlainContent
 from jmsclient.selector import compile_selector
 from jmsclient.testing import ManualClock
 from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, RETRY_ELSEWHERE, ReceiverSpec
+from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.invariants import check, check_queue
-from jmsclient_embedded.queue import Entry, Holder, MessageQueue, QueueSettings
+from jmsclient_embedded.queue import MessageQueue
+from jmsclient_embedded.settings import QueueSettings
 from jmsclient_embedded.states import State
 
 Client = Any
