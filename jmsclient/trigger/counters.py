@@ -34,6 +34,10 @@ class Counters:
     store_time: float = 0.0
     _at_reset: dict[str, float] = field(default_factory=dict, repr=False)
 
+    def since_start(self) -> dict[str, float]:
+        """Whatever was reset since."""
+        return {name: getattr(self, name) for name in NAMES}
+
     def as_dict(self) -> dict[str, float]:
         """Since the last reset."""
         at_reset = self._at_reset
@@ -42,7 +46,7 @@ class Counters:
     def reset(self) -> dict[str, float]:
         """Count from zero again; returns the old values. The attributes are left to their one writer, so that nothing that is
         counted meanwhile is lost."""
-        now = {name: getattr(self, name) for name in NAMES}
+        now = self.since_start()
         before, self._at_reset = self._at_reset, now
         return {name: value - before.get(name, 0) for name, value in now.items()}
 

@@ -38,7 +38,7 @@ class RunningTrigger:
         self._outbox = outbox
         self._open_lane = open_lane
         self._counters = [Counters() for _ in lanes_of(declaration)]
-        self._swept_at_reset = 0 if declaration.history is None else declaration.history.swept
+        self._swept_at_start = self._swept_at_reset = self._swept
         self._changing = threading.Lock()  # guards what lanes there are; held while a trigger is disabled or enabled
         self._disabled = False
         self._ending = False
@@ -125,15 +125,24 @@ class RunningTrigger:
     def counters(self) -> dict[str, float]:
         """Since it started, or since the last `reset_counters` (TR-65). `sweeper_removed` is the history's, which others may share;
         times are seconds."""
-        history = self.declaration.history
-        swept = 0 if history is None else history.swept - self._swept_at_reset
+        swept = self._swept - self._swept_at_reset
         return {**total([one.as_dict() for one in self._counters]), "sweeper_removed": swept}
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """The same since it started, whatever was reset: only rising, as exporters of metrics need it."""
+        swept = self._swept - self._swept_at_start
+        return {**total([one.since_start() for one in self._counters]), "sweeper_removed": swept}
 
     def reset_counters(self) -> dict[str, float]:
         """Count from zero again; returns the old values, none of which is lost or counted twice."""
-        history = self.declaration.history
-        before, self._swept_at_reset = self._swept_at_reset, 0 if history is None else history.swept
+        before, self._swept_at_reset = self._swept_at_reset, self._swept
         return {**total([one.reset() for one in self._counters]), "sweeper_removed": self._swept_at_reset - before}
+
+    @property
+    def _swept(self) -> int:
+        history = self.declaration.history
+        return 0 if history is None else history.swept
 
     # -- changing it --------------------------------------------------------------------------------------------------
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 
+from jmsclient import Worker
 from jmsclient.events import emit
 from jmsclient.exporters.opentelemetry import OpenTelemetryExporter
 from jmsclient.exporters.prometheus import PrometheusExporter
+from jmsclient.exporters.totals import COUNTERS
+from jmsclient.testing import TestBroker
 
 
 def work() -> None:
@@ -71,14 +75,7 @@ def test_opentelemetry_speaks_by_the_messaging_conventions() -> None:
     work()
     exporter.stop()
     work()
-    found: dict[str, list[tuple[dict[str, object], float]]] = {}
-    data = reader.get_metrics_data()
-    assert data is not None
-    for metric in data.resource_metrics[0].scope_metrics[0].metrics:
-        points = metric.data.data_points
-        found[metric.name] = [
-            (dict(point.attributes or {}), getattr(point, "sum", getattr(point, "value", 0.0))) for point in points
-        ]
+    found = points(reader)
     provider.shutdown()
     common = {"messaging.system": "activemq", "jmsclient.trigger": "t"}
     process = {**common, "messaging.operation.name": "process"}
@@ -89,3 +86,78 @@ def test_opentelemetry_speaks_by_the_messaging_conventions() -> None:
     assert found["messaging.process.duration"] == [({**process, "jmsclient.outcome": "done"}, 0.5)]
     assert found["jmsclient.settled"] == [({**common, "messaging.operation.name": "ack", "messaging.operation.type": "settle"}, 2)]
     assert sum(value for _, value in found["jmsclient.faults"]) == 2
+
+
+def busy_worker(look: Callable[[Worker], None]) -> None:
+    """Three messages and a copy of one, through a trigger with a history; then `look`, with the worker still running."""
+    worker = Worker(history="memory:")
+    worker.trigger("queue:///orders", name="book")(lambda: None)
+    with TestBroker() as broker:
+        worker.url = broker.url
+        with worker:
+            for uuid in ("a", "b", "c", "a"):
+                broker.send("queue:///orders", uuid, properties={"uuid": uuid})
+            counters = worker.triggers["book"]
+            end = time.monotonic() + 10
+            while counters.counters["completed"] < 3 or counters.counters["duplicate"] < 1:
+                assert time.monotonic() < end
+                time.sleep(0.005)
+            look(worker)
+
+
+def test_tr65_prometheus_has_every_counter_of_a_trigger_whatever_is_reset() -> None:
+    registry = CollectorRegistry()
+
+    def look(worker: Worker) -> None:
+        exporter = PrometheusExporter(registry, worker=worker)
+        exporter.start()
+        try:
+            worker.triggers["book"].reset_counters()
+            value = registry.get_sample_value
+            assert value("jmsclient_trigger_new_total", {"trigger": "book"}) == 3
+            assert value("jmsclient_trigger_duplicate_total", {"trigger": "book"}) == 1
+            assert value("jmsclient_trigger_store_errors_total", {"trigger": "book"}) == 0
+            assert value("jmsclient_trigger_sweeper_removed_total", {"trigger": "book"}) == 0
+            assert (value("jmsclient_trigger_store_seconds_total", {"trigger": "book"}) or 0) > 0
+            assert value("jmsclient_trigger_resolver_seconds_total", {"trigger": "book"}) == 0
+            text = generate_latest(registry).decode()
+            assert text.count("# TYPE jmsclient_trigger_") == len(COUNTERS) == len(worker.triggers["book"].totals)
+        finally:
+            exporter.stop()
+        assert generate_latest(registry) == b""
+
+    busy_worker(look)
+
+
+def test_tr65_opentelemetry_has_every_counter_of_a_trigger_whatever_is_reset() -> None:
+    def look(worker: Worker) -> None:
+        reader = InMemoryMetricReader()
+        provider = MeterProvider(metric_readers=[reader])
+        exporter = OpenTelemetryExporter(meter_provider=provider, worker=worker)
+        assert not any(name.startswith("jmsclient.trigger.") for name in points(reader))
+        exporter.start()
+        worker.triggers["book"].reset_counters()
+        found = points(reader)
+        exporter.stop()
+        assert points(reader).keys() == {name for name in found if not name.startswith("jmsclient.trigger.")}
+        provider.shutdown()
+        assert {name for name in found if name.startswith("jmsclient.trigger.")} == {f"jmsclient.trigger.{one}" for one in COUNTERS}
+        known = {"messaging.system": "jms", "jmsclient.trigger": "book"}
+        assert found["jmsclient.trigger.new"] == [(known, 3)]
+        assert found["jmsclient.trigger.duplicate"] == [(known, 1)]
+        assert found["jmsclient.trigger.store_time"][0][1] > 0
+
+    busy_worker(look)
+
+
+def points(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, object], float]]]:
+    """What was measured: attributes and sum, by the name of the metric."""
+    data = reader.get_metrics_data()
+    if data is None or not data.resource_metrics:
+        return {}
+    return {
+        metric.name: [
+            (dict(point.attributes or {}), getattr(point, "sum", getattr(point, "value", 0.0))) for point in metric.data.data_points
+        ]
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+    }
