@@ -43,7 +43,8 @@ class Intake:
 
     `takes`: non-persistent arrivals are settled ACCEPT on arrival, one call a batch. `counts_unsettled`: the window bounds what
     is granted, buffered and taken out but unsettled (triggers, IF-17); otherwise what is granted and buffered.
-    `records_hand_over`: the capability of that name. `on_arrival` is called after a batch arrived that a waiter may be waiting
+    `records_hand_over`: the capability of that name. `sent_settled`: the provider may settle when it sends, whatever the message,
+    so that a persistent one can be lost like any other. `on_arrival` is called after a batch arrived that a waiter may be waiting
     for, on the backend's thread, and must be cheap; `on_closed` when the receiver is gone without our doing.
     """
 
@@ -56,6 +57,7 @@ class Intake:
         takes: bool = False,
         counts_unsettled: bool = False,
         records_hand_over: bool = False,
+        sent_settled: bool = False,
         clock: Clock,
         on_arrival: Callable[[], None],
         on_closed: Callable[[Exception | None], None] = _nothing,
@@ -70,6 +72,7 @@ class Intake:
         """No message will arrive any more: closed by us, by the peer, or lost."""
         self._takes = takes
         self._records_hand_over = records_hand_over
+        self._sent_settled = sent_settled
         self._clock = clock
         self._on_arrival = on_arrival
         self._on_closed = on_closed
@@ -357,23 +360,22 @@ class Intake:
     def discard_taken(self) -> int:
         """Drop every taken message that waits (RA-16). Returns how many.
 
-        A persistent one among them is one whose receive was struck by an exception after its acknowledge: it counts as
-        delivered, for nothing persistent is ever discarded."""
+        A persistent one among them that was not sent settled is one whose receive was struck by an exception after its acknowledge:
+        it counts as delivered, for nothing persistent is ever discarded."""
         with self._lock:
             taken = self.buffer.remove(lambda arrival: arrival.settled)
-            discarded = sum(not arrival.persistent for arrival in taken)
-            self.buffer.discarded += discarded
-            self.buffer.delivered += len(taken) - discarded
-        for arrival in taken:
-            if arrival.persistent:
-                emit(
-                    "intake",
-                    "struck",
-                    "acknowledged, but an exception struck before receive returned it, and its consumer was closed",
-                    level=logging.WARNING,
-                    message_id=arrival.content.message_id,
-                )
-        return discarded
+            struck = [] if self._sent_settled else [arrival for arrival in taken if arrival.persistent]
+            self.buffer.discarded += len(taken) - len(struck)
+            self.buffer.delivered += len(struck)
+        for arrival in struck:
+            emit(
+                "intake",
+                "struck",
+                "acknowledged, but an exception struck before receive returned it, and its consumer was closed",
+                level=logging.WARNING,
+                message_id=arrival.content.message_id,
+            )
+        return len(taken) - len(struck)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

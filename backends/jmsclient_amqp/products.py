@@ -53,6 +53,8 @@ class Product:
     """It leaves out what the same connection published where it says so; otherwise it says so and does not."""
     delayed_by_offer: bool = False
     """It delivers later if it offers DELAYED_DELIVERY."""
+    settles_what_arrives: bool = False
+    """After a drain, all that it has settled on a pre-settled link has arrived: so closing one loses nothing on its way."""
     keeps_returned: bool = False
     """What is given back waits for demand of the same link, and goes to others only when that is closed."""
 
@@ -72,6 +74,7 @@ ARTEMIS: Final = Product(
         shared_subscriptions=True,
     ),
     delayed_by_offer=True,
+    settles_what_arrives=True,
 )
 BROKER_J: Final = Product(
     provider="broker-j",
@@ -88,6 +91,7 @@ BROKER_J: Final = Product(
         durable_subscriptions=True,
         shared_subscriptions=True,
     ),
+    settles_what_arrives=True,
 )
 CLASSIC: Final = Product(
     provider="activemq",

@@ -44,6 +44,7 @@ class AmqpReceiver(LinkLife):
         self._round = 1  # how often the thread has come to look, and one
         self._told = 0  # the last round of which it was told that some are there
         self._stale = 0
+        self._warned = False
         self._came = 0  # these three belong to the I/O thread: messages since the last drain,
         self._asked = 0  # demand when the running drain began,
         self._looks = 0  # how often it may ask again
@@ -145,7 +146,19 @@ class AmqpReceiver(LinkLife):
         if self._closed:
             self._settle([arrival for arrival in batch if not arrival.settled], RELEASE)
         elif batch:
+            if self._takes_all and not self._warned:
+                self._look_for_persistent(batch)
             self._sink.delivered(batch)
+
+    def _look_for_persistent(self, batch: list[Arrival]) -> None:
+        """The destination is declared non-persistent, and is not: the user is to hear of it, once."""
+        if any(arrival.persistent for arrival in batch):
+            self._warned = True
+            address = self.spec.destination.address
+            text = (
+                f"{address} is declared persistence=NON, and a persistent message came: read ahead, those too are lost by a crash"
+            )
+            emit("amqp", "persistent_taken", text, level=logging.WARNING, destination=address)
 
     def _refuse(self, number: int, settled: bool, error: MessageFormatError) -> None:
         """It is no message: settled, so that nobody here stumbles over it again, and its credit is granted anew (IF-19)."""

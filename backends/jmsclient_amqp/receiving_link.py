@@ -69,6 +69,7 @@ class LinkLife(Receiver):
         self._returned = False
         self._owed = 0  # demand that came while the link was away
         self._drainable = session.transport.capabilities.drain != "no"
+        self._takes_all = spec.takes_all and self._product.settles_what_arrives  # else a close would lose what is on its way
         self._closed = False
         """Nothing is delivered any more, from whatever thread this was set."""
         self._phase = Phase.ATTACHING  # this and the rest belong to the I/O thread
@@ -109,7 +110,7 @@ class LinkLife(Receiver):
             global_share=not self._transport.has_client_id,
             durable_queue=self._product.durable_queues,
         )
-        pre_settled = spec.pre_settled or spec.kind == "browse"
+        pre_settled = spec.pre_settled or spec.kind == "browse" or self._takes_all
         handle = self._session.handle
         if self._product.session_per_receiver:
             handle = self._own = self._transport.engine.session()

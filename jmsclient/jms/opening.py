@@ -7,10 +7,10 @@ handed over or settled. Rules RA-1, RA-3, RA-8, RA-9, IF-25, IF-37; C09; Jakarta
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jmsclient.destination import Destination, TemporaryQueue, TemporaryTopic, Topic, parse_destination
+from jmsclient.destination import Destination, Persistence, TemporaryQueue, TemporaryTopic, Topic, parse_destination
 from jmsclient.errors import ConfigurationError, IllegalStateError, InvalidDestinationError, UnsupportedFeatureError
 from jmsclient.intake import Intake
 from jmsclient.jms.consumer import MessageConsumer
@@ -120,12 +120,13 @@ def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
 
     It is known to the session before it looks whether the connection is started, so a start meanwhile is never missed (IF-37)."""
     options = wanted.options
-    spec = wanted.spec
+    spec = _taking_all(session, wanted.spec, wanted)
     intake = Intake(
         window=DEFAULT_PREFETCH if wanted.prefetch is None else wanted.prefetch,
         window_bytes=options.buffer_bytes,
         refill=options.read_ahead_refill,
         records_hand_over=session.capabilities.records_hand_over,
+        sent_settled=spec.pre_settled or spec.takes_all,
         clock=session.clock,
         on_arrival=session.bell.ring,
     )
@@ -155,7 +156,14 @@ def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
     return consumer
 
 
-def _decide(session: Session, destination: Destination, receiver: Receiver, wanted: Wanted) -> ReadAheadDecision:
+def _taking_all(session: Session, spec: ReceiverSpec, wanted: Wanted) -> ReceiverSpec:
+    """Says so where everything is to be taken: read ahead is used, and the destination declared non-persistent altogether."""
+    if spec.destination.persistence is not Persistence.NON or not _decide(session, spec.destination, None, wanted).used:
+        return spec
+    return replace(spec, takes_all=True)
+
+
+def _decide(session: Session, destination: Destination, receiver: Receiver | None, wanted: Wanted) -> ReadAheadDecision:
     default = getattr(receiver, "default_read_ahead", DefaultReadAhead.UNKNOWN)
     if default is DefaultReadAhead.UNKNOWN:
         default = session.connection.options.default_read_ahead

@@ -179,6 +179,10 @@ class ReceiverSpec:
     name: str | None = None
     no_local: bool = False
     pre_settled: bool = False
+    takes_all: bool = False
+    """Whoever receives settles everything on arrival: read ahead from a destination that is declared non-persistent. A backend
+    whose drain leaves nothing on its way may then settle when it sends. One that tells a default read ahead of its own may not,
+    for the decision is only final when it has told."""
     default_outcome: str | None = "accepted"
 
 

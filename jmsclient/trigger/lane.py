@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from jmsclient.clock import Clock
+from jmsclient.destination import Persistence
 from jmsclient.history.retention import warn_of_short_history_ttl
 from jmsclient.intake import Intake
 from jmsclient.jms.read_ahead import decide
@@ -67,6 +68,9 @@ class Lane:
             self._session = transport.open_session(transacted=False, deadline=deadline)
         bell = clock.bell()
         options = ConsumerOptions()
+        takes_all = declaration.destination.persistence is Persistence.NON and _takes_ahead(
+            declaration, None, options, capable=capabilities.take_on_arrival
+        )
         intake = Intake(
             window=declaration.window,
             window_bytes=options.buffer_bytes,
@@ -76,10 +80,12 @@ class Lane:
             on_arrival=bell.ring,
             on_closed=lambda _: bell.ring(),
             records_hand_over=capabilities.records_hand_over,
+            sent_settled=takes_all,
         )
-        spec = ReceiverSpec(destination=declaration.destination, selector=declaration.selector)
+        spec = ReceiverSpec(destination=declaration.destination, selector=declaration.selector, takes_all=takes_all)
         receiver = self._session.open_receiver(spec, intake, deadline)
-        _take_ahead(declaration, receiver, intake, options, capable=capabilities.take_on_arrival)
+        if _takes_ahead(declaration, receiver, options, capable=capabilities.take_on_arrival):
+            intake.set_window(options.read_ahead_messages, takes=True)
         self.pipeline = Pipeline(
             declaration,
             call=call_of(declaration),
@@ -154,20 +160,18 @@ def _index(order: list[str], place: str) -> int:
     return order.index(place) if place in order else len(order)
 
 
-def _take_ahead(declaration: Declaration, receiver: Receiver, intake: Intake, options: ConsumerOptions, *, capable: bool) -> None:
+def _takes_ahead(declaration: Declaration, receiver: Receiver | None, options: ConsumerOptions, *, capable: bool) -> bool:
     """A trigger without duplicate detection counts as a DUPS_OK consumer; with it, it never takes ahead (TR-28, TR-64)."""
     if declaration.history is not None and declaration.non_persistent != "bypass":
-        return
-    decision = decide(
+        return False
+    return decide(
         declaration.destination.read_ahead_allowed,
         getattr(receiver, "default_read_ahead", DefaultReadAhead.UNKNOWN),
-        mode=AcknowledgeMode.DUPS_OK,
+        mode=AcknowledgeMode.TRANSACTED if declaration.transacted else AcknowledgeMode.DUPS_OK,
         read_ahead_messages=options.read_ahead_messages,
         prefetch=declaration.prefetch,
         capable=capable,
-    )
-    if decision.used:
-        intake.set_window(options.read_ahead_messages, takes=True)
+    ).used
 
 
 def _check_retention(declaration: Declaration, receiver: Receiver) -> None:

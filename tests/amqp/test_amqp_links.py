@@ -204,6 +204,37 @@ def test_s01_what_the_peer_has_settled_is_never_answered(peer: Peer, connect: Co
     assert peer.last.heard(DISPOSITION) == []
 
 
+def test_if_25_what_is_all_taken_is_sent_settled(peer: Peer, connect: Connect) -> None:
+    """Read ahead from a destination that is declared non-persistent: settling costs nothing, on neither side."""
+    client = connect(peer.url)
+    told: list[str] = []
+    unsubscribe = subscribe(lambda event: told.append(event.name))
+    receiver, sink, link = deliver(client, peer, *[MESSAGE] * 5, takes_all=True)
+    assert peer.last.heard(ATTACH)[-1][3] == 1, "the attach asks for settled transfers"
+    assert all(arrival.settled for arrival in sink.arrivals)
+    receiver.settle(sink.arrivals, ACCEPT)
+    receiver.request(2)
+    peer.last.wait_for(lambda: link.credit == 2, "no credit")
+    durable = described(0x70, listed([TRUE])) + MESSAGE
+    peer.last.transfer(link, durable)
+    peer.last.transfer(link, durable)
+    wait_for(sink, 7)
+    receiver.close(client.deadline())
+    unsubscribe()
+    assert dispositions(peer.last) == []
+    assert told.count("persistent_taken") == 1, "the declaration is wrong, and that is told once"
+
+
+@pytest.mark.parametrize("provider", ["rabbitmq", "activemq", "generic"])
+def test_if_25_a_broker_that_settles_more_than_arrives_never_settles_when_it_sends(
+    peer: Peer, connect: Connect, provider: str
+) -> None:
+    """One cannot drain, one settles what it has only prepared to send: an orderly close would lose that."""
+    client = connect(f"{peer.url}?provider={provider}")
+    client.receive(takes_all=True)
+    assert not peer.last.heard(ATTACH)[-1][3]
+
+
 def test_if_22_nothing_is_settled_without_an_outcome() -> None:
     """Each call that settles in the engine's code follows an update of the same delivery, unless the other side has settled it."""
     source = Path(amqp.__file__).with_name("engine") / "links.py"
