@@ -58,6 +58,7 @@ class EmbeddedReceiver(Receiver):
         self.outlet = broker.steps.ask(attach, deadline)
         self._gathers = not transacted and spec.kind != "browse"
         self._gathered = broker.settling.gathered
+        self._journal = None if broker.store is None else broker.store.journal
         settings = self.outlet.line.settings
         self.default_read_ahead = settings.default_read_ahead
         self.redelivery_delay = max(0.0, settings.redelivery_delay)
@@ -107,20 +108,20 @@ class EmbeddedReceiver(Receiver):
         return self._broker.store is None or not any(arrival.tag.stored for arrival in arrivals)
 
     def handing_over(self, arrivals: Sequence[Arrival]) -> None:
-        store = self._broker.store
-        if store is None:
+        journal = self._journal
+        if journal is None:
             return
         if len(arrivals) == 1:  # a receive: once a message, so without lists
             entry: Entry = arrivals[0].tag
             if entry.stored and not arrivals[0].settled:
                 entry.marked = True
-                store.journal.mark(((entry.sequence, entry.count + 1),))
+                journal.mark_one(entry.sequence, entry.count + 1)
             return
         entries: list[Entry] = [arrival.tag for arrival in arrivals if not arrival.settled and arrival.tag.stored]
         if entries:
             for entry in entries:
                 entry.marked = True
-            store.journal.mark([(entry.sequence, entry.count + 1) for entry in entries])
+            journal.mark([(entry.sequence, entry.count + 1) for entry in entries])
 
     def drain(self, deadline: float | None) -> None:
         broker = self._broker

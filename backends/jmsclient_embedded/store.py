@@ -163,8 +163,8 @@ class Store:
             if run.in_transaction:
                 run.execute("ROLLBACK")
             raise StoreError(f"store {str(self.path)!r} could not be written: {error}; nothing of the batch is stored") from error
-        self.journal.forget(changes.counts.items())
-        self.journal.forget((sequence, None) for sequence in changes.deletes)
+        if changes.counts or changes.deletes:
+            self.journal.forget([*changes.counts.items(), *((sequence, None) for sequence in changes.deletes)])
 
     def close(self) -> None:
         """Bring everything into the one file and let go of it. Idempotent."""
@@ -175,5 +175,6 @@ class Store:
             self._lock.release()
 
     def disown(self) -> None:
-        """After a fork, in the child: the parent goes on with the file; close nothing but our copy of the lock."""
+        """After a fork, in the child: the parent goes on with the files; close nothing but our copy of the lock."""
         self._lock.disown()
+        self.journal.disown()
