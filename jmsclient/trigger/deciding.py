@@ -276,7 +276,7 @@ class Deciding:
         if self._delayed_release and not self._declaration.serial:
             self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
             return
-        self._held.add(work.arrival, delay)
+        self._held.add(work, delay)
 
     def _tell_claim(self, work: Work, reply: Reply) -> None:
         """What was there before it, and whether the store may have lost what was (TR-53)."""

@@ -22,6 +22,8 @@ from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.ledger import Ledger
 from jmsclient.trigger.work import Work
 
+Key = tuple[str | None, str | None]
+"""An id and where it came from."""
 QUIET = logging.DEBUG
 """The level of what happens to every message: for a journal, not for a log."""
 
@@ -36,6 +38,10 @@ class Desk:
         self.counters = counters or Counters()
         self.ledger = Ledger(declaration.history, clock) if declaration.history is not None else None
         self.running: dict[int, Work] = {}
+        self.awaited: set[Key] = set()
+        """What copies are held of (TR-67)."""
+        self.left: set[Key] = set()
+        """Of those, what has left since somebody looked."""
         self.stopping = False
         """No new message is run any more."""
         self.detached = False
@@ -46,7 +52,8 @@ class Desk:
         """Gives back what is behind the head of a serial trigger, before that goes back (TR-62)."""
         self.heard = wanted("trigger", QUIET)
         """Somebody hears of what happens to every message; looked at once a turn."""
-        self._head_back = False
+        self.head_back = False
+        """The head of a serial trigger goes back with this turn: what is behind it must not be run before."""
         self._accepted: list[Arrival] = []
         self._untold: list[Work] = []
         self._others: list[tuple[Arrival, Outcome]] = []
@@ -65,6 +72,8 @@ class Desk:
 
     def accept(self, work: Work) -> None:
         self.drop(work)
+        if self.awaited:
+            self._has_left(work)
         if self.detached:
             text = "ended after its trigger was disabled: its acknowledge is stale, the provider has given it back"
             self.tell("stale_acknowledge", work, logging.WARNING, text)
@@ -76,26 +85,35 @@ class Desk:
     def forget(self, work: Work) -> None:
         """The provider has it already, one way or the other: its transaction took it."""
         self.drop(work)
+        if self.awaited:
+            self._has_left(work)
         self.intake.settle([work.arrival], ACCEPT)
 
     def give_back(self, work: Work, outcome: Outcome) -> None:
         """Back to the provider; what no handler saw goes back uncounted, whatever `outcome` says of retrying."""
         self.drop(work)
+        if self.awaited:
+            self._has_left(work)
         if work.arrival.settled:  # taken, or pre-settled: the provider has forgotten it (IF-39)
             self.tell("taken_message_gone", work, logging.ERROR, "was taken ahead and cannot go back: it is gone")
         unseen = outcome.verb is Verb.RETRY and not work.arrival.handed_over
         outcome = RELEASE if unseen else outcome
-        self.leave(work.arrival, outcome)
-        comes_again = outcome.verb is not Verb.DEAD_LETTER and work.parked is None
-        self._head_back |= self.declaration.serial and comes_again
+        self.leave(work.arrival, outcome, head=outcome.verb is not Verb.DEAD_LETTER and work.parked is None)
         started = work.arrival.handed_over
         self.tell("given_back", work, QUIET, "goes back", outcome=outcome.verb.value, reason=outcome.reason, started=started)
 
-    def leave(self, arrival: Arrival, outcome: Outcome) -> None:
-        """Settle this with the turn."""
+    def leave(self, arrival: Arrival, outcome: Outcome, *, head: bool = False) -> None:
+        """Settle this with the turn. `head`: it comes again, and what is behind it in a serial trigger has to come after it."""
         if self.detached:
             return
+        self.head_back |= head and self.declaration.serial
         self._others.append((arrival, outcome))
+
+    def _has_left(self, work: Work) -> None:
+        """Copies that are held of it need not wait any longer."""
+        key = (work.id, work.source)
+        if key in self.awaited:
+            self.left.add(key)
 
     def settle(self) -> None:
         """All accepts of this turn in one call; the rest one by one."""
@@ -110,7 +128,7 @@ class Desk:
                 self.tell("acknowledged", work, QUIET, "is acknowledged")
         if self._others:
             others, self._others = self._others, []
-            head_back, self._head_back = self._head_back, False
+            head_back, self.head_back = self.head_back, False
             with self.around_head() if head_back else nullcontext():
                 for arrival, outcome in others:
                     self.intake.settle([arrival], outcome)

@@ -1,36 +1,45 @@
 """Deliveries that are decided again later, held by the client: unsettled and out of the buffer's order (TR-67).
 
-Touched by the pipeline thread only.
+Touched by whoever has the pipeline's turn.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
+import math
 from itertools import count
 
 from jmsclient.events import emit
 from jmsclient.transport.contract import RELEASE, Arrival
-from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.desk import Desk, Key
+from jmsclient.trigger.work import Work
 
 
 class Held:
-    """At most half the window; beyond that a delivery is released and demand withheld until one is due."""
+    """At most half the window; beyond that a delivery is released and demand withheld until one is due.
 
-    def __init__(self, desk: Desk) -> None:
+    One whose first delivery runs in this pipeline is due as soon as that has ended. `hold_limit` in seconds is the provider's: at
+    half of it, counted from when it came, a delivery is released (RA-15)."""
+
+    def __init__(self, desk: Desk, hold_limit: float | None = None) -> None:
         self._desk = desk
         self._most = max(1, desk.declaration.window // 2)
+        self._hold = math.inf if hold_limit is None else hold_limit / 2
+        self._withholds = False  # demand: for too many are held
         self._order = count()
-        self._heap: list[tuple[float, int, Arrival]] = []
+        self._heap: list[tuple[float, int, Arrival, Key]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, arrival: Arrival, delay: float) -> None:
-        """Keep it until `delay` seconds are over."""
-        desk = self._desk
+    def add(self, work: Work, delay: float) -> None:
+        """Keep its arrival until `delay` seconds are over."""
+        desk, arrival = self._desk, work.arrival
         if len(self._heap) >= self._most:
             desk.leave(arrival, RELEASE)
             desk.intake.stop()
+            self._withholds = True
             return
         name = desk.declaration.name
         if desk.declaration.serial and not self._heap:
@@ -41,19 +50,78 @@ class Held:
                 trigger=name,
                 message_id=arrival.content.message_id,
             )
-        heapq.heappush(self._heap, (desk.clock.monotonic() + delay, next(self._order), arrival))
+        key = (work.id, work.source)
+        heapq.heappush(self._heap, (desk.clock.monotonic() + delay, next(self._order), arrival, key))
+        desk.awaited.add(key)
 
     def take(self, now: float, limit: int) -> list[Arrival]:
         """Up to `limit` whose delay is over."""
+        if self._desk.left:
+            self._advance(now)
         arrivals: list[Arrival] = []
         while self._heap and self._heap[0][0] <= now and len(arrivals) < limit:
             arrivals.append(heapq.heappop(self._heap)[2])
+        if arrivals:
+            self._await()
         return arrivals
 
     def take_all(self) -> list[Arrival]:
         """Stop holding."""
         heap, self._heap = self._heap, []
-        return [arrival for _, _, arrival in heap]
+        self._await()
+        return [arrival for _, _, arrival, _ in heap]
 
-    def due(self) -> list[float]:
-        return [self._heap[0][0]] if self._heap else []
+    def watch(self, now: float, *, withheld: bool, may_ask: bool) -> None:
+        """Release what may not be held any longer; all of it, where the trigger takes nothing for now (`withheld`). Demand again,
+        if it may, when one is due."""
+        if self._heap and withheld:
+            for arrival in self.take_all():
+                self._desk.leave(arrival, RELEASE)
+        elif self._heap and self._hold < math.inf and self._first_release() <= now:
+            self._release(now)
+        if self._withholds and may_ask and (not self._heap or self._desk.left or self._heap[0][0] <= now):
+            self._withholds = False
+            self._desk.intake.start()
+
+    def due(self, *, able: bool) -> list[float]:
+        """When to look again; `able`: a handler is free to take what is."""
+        if not self._heap:
+            return []
+        due = [] if self._hold == math.inf else [self._first_release()]
+        if able:
+            due.append(0.0 if self._desk.left else self._heap[0][0])
+        return due
+
+    def _advance(self, now: float) -> None:
+        """Work of the same id has left this pipeline: its copies need not wait."""
+        desk = self._desk
+        left, desk.left = desk.left, set()
+        self._heap = [(now if key in left else due, order, arrival, key) for due, order, arrival, key in self._heap]
+        heapq.heapify(self._heap)
+
+    def _await(self) -> None:
+        self._desk.awaited = {key for _, _, _, key in self._heap}
+
+    def _first_release(self) -> float:
+        return min(self._release_at(arrival) for _, _, arrival, _ in self._heap)
+
+    def _release_at(self, arrival: Arrival) -> float:
+        return math.inf if arrival.locked_until is None else arrival.locked_until - self._hold
+
+    def _release(self, now: float) -> None:
+        desk, name = self._desk, self._desk.declaration.name
+        over = [arrival for _, _, arrival, _ in self._heap if self._release_at(arrival) <= now]
+        self._heap = [one for one in self._heap if self._release_at(one[2]) > now]
+        heapq.heapify(self._heap)
+        self._await()
+        for arrival in over:
+            desk.leave(arrival, RELEASE, head=True)
+        text = f"trigger {name!r}: {len(over)} messages in progress were held for half of what the provider allows: given back"
+        emit(
+            "trigger",
+            "hold_limit",
+            text,
+            level=logging.WARNING,
+            trigger=name,
+            released=len(over),
+        )

@@ -59,7 +59,9 @@ class Pipeline(Lifetime):
 
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
-        due = self._leases.due() + self._retries.due() + self._resolving.due() + self._held.due()
+        due = self._leases.due() + self._retries.due() + self._resolving.due()
+        able = not self._in_handler and self._free() > 0  # what nobody is free to take would have this wake up without an end
+        due += self._held.due(able=able)
         due += self._outage.due() + self._monitor.due() + self._carrying_out.due() + self._waiting.due()
         if self._cancelled_at is not None:
             due.append(self._cancelled_at + LAST_MOMENT)
@@ -104,7 +106,7 @@ class Pipeline(Lifetime):
             self._waiting.ask_again()
         arrivals = self._held.take(now, free)
         if free > len(arrivals) and not self._behind_head():
-            arrivals += self._intake.take(free - len(arrivals))
+            arrivals += self._waiting.stamped(self._intake.take(free - len(arrivals)))
         for arrival in arrivals:
             if self._desk.stopping and not arrival.settled:  # it came although demand was taken back
                 self._late.append(arrival)
@@ -127,8 +129,8 @@ class Pipeline(Lifetime):
         return self._suspension.withheld and not self._desk.stopping
 
     def _behind_head(self) -> bool:
-        """A serial trigger waits behind the message it holds (TR-67)."""
-        return self.declaration.serial and len(self._held) > 0
+        """A serial trigger waits behind the message it holds, or is about to give back (TR-62, TR-67)."""
+        return self.declaration.serial and (self._desk.head_back or len(self._held) > 0)
 
     def _could_take(self) -> bool:
         """Another turn would take a message: what this turn took was settled without a handler."""
@@ -194,9 +196,7 @@ class Pipeline(Lifetime):
         self._resolving.watch(now)
         self._carrying_out.watch(now)
         self._waiting.watch(now)
-        held = self._held.due()
-        if held and held[0] <= now and not self._stopping and not self._suspension:
-            self._intake.start()
+        self._held.watch(now, withheld=self._withheld(), may_ask=not self._stopping and not self._suspension)
 
     # -- settling and starting --------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class Rooms(ABC):
         self._on_failed = on_failed
         self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock, counters)
-        self._held = Held(self._desk)
+        self._held = Held(self._desk, capabilities.hold_limit)
         self._carrying_out = CarryingOut(self._desk, looks=carries_out)
         self._waiting = Waiting(self._desk, capabilities, idle_timeout)
         self._leases = Leases(self._desk)

@@ -10,6 +10,7 @@ import logging
 from jmsclient.errors import JmsClientError
 from jmsclient.events import emit
 from jmsclient.transport.capabilities import Capabilities
+from jmsclient.transport.contract import Arrival
 from jmsclient.trigger.desk import Desk
 
 DRAIN_TIMEOUT = 2.0
@@ -24,6 +25,7 @@ class Waiting:
         self._hold = 0.0 if capabilities.hold_limit is None else capabilities.hold_limit / 2
         limits = [limit for limit in (self._idle_timeout, self._hold) if limit]
         self._interval = min(limits) / 4 if limits else 0.0
+        self._oldest = 0.0
         self._delivered = -1
         self._quiet_since = 0.0
         self._look_at = 0.0
@@ -45,8 +47,19 @@ class Waiting:
 
     def ask_again(self) -> None:
         """A handler is free: demand again, if it was taken back."""
+        if self._hold:
+            self._oldest = self._desk.clock.monotonic() - self._desk.intake.oldest_age
         if self._desk.intake.idle:
             self._desk.intake.asked()
+
+    def stamped(self, arrivals: list[Arrival]) -> list[Arrival]:
+        """What was taken since `ask_again`, with the time at which the provider's hold of it ends, where there is a limit and the
+        provider does not say. It may be earlier than it has to be: the oldest of them stands for all."""
+        if self._hold:
+            for arrival in arrivals:
+                if arrival.locked_until is None:
+                    arrival.locked_until = self._oldest + 2 * self._hold
+        return arrivals
 
     def _give_back_idle(self, now: float) -> None:
         intake = self._desk.intake

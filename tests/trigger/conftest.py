@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from jmsclient import Worker
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.events import Event, subscribe
 from jmsclient.history import DocumentHistory, Reply
 from jmsclient.history.entries import Command
-from jmsclient.testing import ScriptedBackend
+from jmsclient.testing import ManualClock, ScriptedBackend
+from jmsclient.trigger.stand_in import StandIn
 
 
 @pytest.fixture
@@ -42,6 +44,24 @@ def until() -> Callable[[Callable[[], Any]], None]:
             time.sleep(0.005)
 
     return wait
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def by_hand(clock: ManualClock) -> Callable[[Worker], Worker]:
+    """Have a worker that was not started yet live on `clock`."""
+
+    def by_hand(worker: Worker) -> Worker:
+        worker._clock = clock
+        worker._bell = clock.bell()
+        worker._stand_in = StandIn(worker.name, clock)
+        return worker
+
+    return by_hand
 
 
 class Switchable(DocumentHistory):

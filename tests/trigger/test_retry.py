@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jmsclient import Delivery, Message, TransientError, Worker
+from jmsclient import Delivery, Message, Status, TransientError, Worker
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, State, open_history
 from jmsclient.testing import ScriptedBackend
@@ -261,11 +261,14 @@ def test_tr39_a_retry_that_another_worker_took_over_is_given_back(
     assert "lease_lost" in [one.name for one in events]
 
 
-def test_tr62_a_serial_trigger_that_gives_its_head_back_keeps_its_order(backend: ScriptedBackend, until: Until) -> None:
+@pytest.mark.parametrize("history", ["memory:", None])  # without one there is nothing to tell before it goes back
+def test_tr62_a_serial_trigger_that_gives_its_head_back_keeps_its_order(
+    backend: ScriptedBackend, until: Until, history: str | None
+) -> None:
     ran: list[str] = []
-    worker = Worker(backend.url, history="memory:")
+    worker = Worker(backend.url, history=history)
 
-    @worker.trigger(Q, prefetch=10, on_error="redeliver")
+    @worker.trigger(Q, prefetch=10, on_error="redeliver", resolver=lambda request: Status.NEW)
     def book(body: str) -> None:
         ran.append(body)
         if ran.count(body) == 1 and body in "14":
