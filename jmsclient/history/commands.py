@@ -7,7 +7,7 @@ TR-63.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import quote
 
@@ -62,19 +62,23 @@ class Entry:
 # -- commands -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)  # not frozen: that costs as much again, twice a message; yet nobody changes one
 class Command:
     """What all have: the entry's key (trigger id, message id, the id's source), the owner's token, and how long what it writes
-    lives without another write, in seconds (TR-40, TR-42)."""
+    lives without another write, in seconds (TR-40, TR-42).
+
+    `terms` stands for all but id, token and a claim's delivery_count: two commands with the same object differ in these only, and
+    both claims are first deliveries or neither is, so that a store can look at the rest once."""
 
     trigger: str
     id: str
     source: str = "JMSMessageID"
     token: str
     history_ttl: float = 86400.0
+    terms: object = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Claim(Command):
     """Say *started*, if nothing forbids it, and learn what was there before: one atomic step (TR-38).
 
@@ -100,7 +104,7 @@ class Claim(Command):
         return self.despite_loss or self.delivery_count == 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Complete(Command):
     """Say *done*. Own token, even past the lease: done. No entry: written anew. Another token: lease lost (TR-39).
     An undecided parked entry that this token left behind is settled as Duplicate (TR-34). A repeat changes nothing. With outcome
@@ -109,7 +113,7 @@ class Complete(Command):
     outcome: str = "done"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Release(Command):
     """Give a claim up. `to` None: as if it had never been made (the service did not start): a planned retry is planned again,
     an abandoned run that was taken over is abandoned again. RETRYING: our own redelivery is planned. FAILED: dead-lettering
@@ -124,14 +128,14 @@ class Release(Command):
             raise ValueError(f"release to {self.to}: expected None, State.RETRYING or State.FAILED")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Renew(Command):
     """Prolong the lease to `lease` seconds from now. No entry: written anew with this token (TR-39)."""
 
     lease: float | None = 60.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Park(Command):
     """Make the entry `in_doubt` together with a full copy, in one step (TR-34). Parks: no entry, an abandoned `processing`,
     `retrying` without lease, `failed`, or an unfinished entry of this token. A parked entry has no time to live. A further
@@ -143,7 +147,7 @@ class Park(Command):
     owner: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Decide(Command):
     """Record what somebody decided about a parked copy: `new` or `duplicate`, and who (TR-34). A worker carries it out; until
     then the last decision holds. A run of such a copy that was abandoned is decided in the same way. `token` means nothing."""
@@ -156,7 +160,7 @@ class Decide(Command):
             raise ValueError(f"decision {self.decision!r}: expected 'new' or 'duplicate'")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Join(Command):
     """Add a message to the set that `id` names (TR-63). Each `place` takes one `member`, the message's id, with a full copy; the
     set waits `expires` seconds from its first. With the last of `needed` places it is as if somebody had decided that it is New: a
@@ -195,7 +199,7 @@ def frames(copy: bytes) -> list[bytes]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(slots=True)  # not frozen, as a command
 class Reply:
     """The answer to one command.
 

@@ -108,8 +108,9 @@ class RedisHistory(DocumentHistory):
         for part, answers in zip(parts, self._call(lambda: self._evaluate(parts)), strict=True):
             now, mark = answers[0]
             self._loss.noticed(part.mark, mark)
+            clock = int(now)
             for position, answer in zip(part.positions, answers[1:], strict=True):
-                replies[position] = reply_of(answer, int(now))
+                replies[position] = reply_of(answer, clock, commands[position])
         return replies  # type: ignore[return-value]  # each position is in one part
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
@@ -173,14 +174,12 @@ class RedisHistory(DocumentHistory):
 
     def _parts(self, commands: Sequence[Command]) -> list[ScriptCall]:
         """One script call for all; on a cluster one a trigger, whose keys are in one slot."""
-        parts: dict[str, ScriptCall] = {}
+        if not self._servers.slotted:
+            return [ScriptCall(self._keys, commands, range(len(commands)))]
+        positions: dict[str, list[int]] = {}
         for position, command in enumerate(commands):
-            name = command.trigger if self._servers.slotted else ""
-            part = parts.get(name)
-            if part is None:
-                part = parts[name] = ScriptCall(self._keys, command.trigger)
-            part.add(position, command)
-        return list(parts.values())
+            positions.setdefault(command.trigger, []).append(position)
+        return [ScriptCall(self._keys, [commands[one] for one in part], part) for part in positions.values()]
 
     def _evaluate(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
         """Each part's answer, confirmed. Asked again where a server said that the slot has moved: tokens make that safe (TR-39)."""

@@ -126,17 +126,13 @@ def arguments_of(command: Command) -> tuple[str | bytes | int, ...]:
     raise TypeError(f"not a history command: {command!r}")
 
 
-def reply_of(answer: Sequence[Any], now: int) -> Reply:
+def reply_of(answer: Any, now: int, command: Command) -> Reply:
+    """What the script answered to one command; `now`: the server's time."""
+    if isinstance(answer, int):  # what happens to almost every message
+        return Reply(True, None, command.token, answer)
     done, lost, fencing_token, attempt, token, fields, *cautious = answer
-    return Reply(
-        done=done == 1,
-        entry=None if fields is None else _entry(fields, now),
-        token=token.decode(),
-        fencing_token=fencing_token,
-        attempt=attempt,
-        lease_lost=lost == 1,
-        cautious=cautious == [1],
-    )
+    entry = None if fields is None else _entry(fields, now)
+    return Reply(done == 1, entry, token.decode(), fencing_token, attempt, lost == 1, cautious == [1])
 
 
 def entry_looked_up(fields: Any, left: int, now: int) -> Entry | None:
@@ -144,7 +140,11 @@ def entry_looked_up(fields: Any, left: int, now: int) -> Entry | None:
         return Entry(state=State.UNKNOWN, version=0)
     if fields[0] is None:
         return None
-    if not fields[3]:  # no deadline: locked as long as the key lives (TR-41)
+    state, fence, lease, started, updated, outcome = (fields[place] for place in (0, 2, 3, 5, 6, 7))
+    fields[2], fields[6] = fence or started, updated or started  # left out of a new entry
+    if state == b"completed":
+        fields[3], fields[7] = b"0", outcome or b"done"
+    elif not lease:  # no deadline: locked as long as the key lives (TR-41)
         fields[3] = b"%d" % (now + left * 1000 if left >= 0 else 2**53)
     return _entry(fields, now)
 
@@ -196,66 +196,63 @@ def parked_of(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
     )
 
 
-def _alike(command: Command) -> tuple[Any, ...] | None:
-    """What two commands have alike that have one setting; None where it is not worth looking. Measured: this halves what a
-    command costs here."""
-    if isinstance(command, Complete):
-        return (Complete, command.trigger, command.history_ttl, command.outcome)
-    if isinstance(command, Claim):
-        return (
-            Claim,
-            command.trigger,
-            command.history_ttl,
-            command.lease,
-            command.owner,
-            command.take_over,
-            command.body_hash,
-            command.decided,
-            command.undeterred,
-        )
-    return None
-
-
 class ScriptCall:
-    """The commands of one script call: where their replies belong, their keys, their arguments.
+    """The commands of one script call: their keys and arguments. `positions`: where their replies belong.
 
-    What many commands of a group have alike (verb, lease, owner, lives) is sent once: arguments cost more than the rest of a call.
+    What many commands of a group have alike (verb, lease, owner, lives) is sent once, and so is its number for those that follow
+    each other: arguments cost more than the rest of a call.
     """
 
-    __slots__ = ("_commands", "_entries", "_keys", "_known", "_settings", "_triggers", "mark", "positions", "triggers_key")
+    __slots__ = ("_entries", "_keys", "_runs", "_settings", "_triggers", "mark", "positions", "triggers_key")
 
-    def __init__(self, keys: Keys, trigger: str) -> None:
+    def __init__(self, keys: Keys, commands: Sequence[Command], positions: Sequence[int]) -> None:
+        """Of at least one command; on a cluster of one trigger's."""
         self._keys = keys
+        self.positions = positions
+        self.mark = keys.mark(commands[0].trigger)
+        self.triggers_key = keys.triggers(commands[0].trigger)
         self._triggers: dict[str, int] = {}
-        self._entries: list[bytes] = []
-        self.mark = keys.mark(trigger)
-        self.triggers_key = keys.triggers(trigger)
-        self.positions: list[int] = []
         self._settings: list[tuple[str | bytes | int, ...]] = []
-        self._known: dict[tuple[Any, ...], int] = {}  # from what makes a setting to its number
-        self._commands: list[str | int] = []
+        self._entries: list[bytes] = []
+        self._runs: list[tuple[int, list[str]]] = []
+        self._pack(commands)
 
-    def add(self, position: int, command: Command) -> None:
-        self.positions.append(position)
-        self._entries.append(self._keys.entry(command.trigger, command.source, command.id))
-        alike = _alike(command)
-        number = None if alike is None else self._known.get(alike)
-        if number is None:
-            trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
-            self._settings.append((VERBS[type(command)], trigger, milliseconds(command.history_ttl), *arguments_of(command)))
-            number = len(self._settings)
-            if alike is not None:
-                self._known[alike] = number
-        self._commands += (number, command.token)
+    def _pack(self, commands: Sequence[Command]) -> None:
+        known: dict[int, int] = {}
+        terms: object = None
+        tokens: list[str] = []
+        prefix = b""
+        entries = self._entries
+        for command in commands:
+            if command.terms is None or command.terms is not terms:
+                terms = command.terms
+                number = known.get(id(terms))
+                if number is None:
+                    number = self._setting(command)
+                    if terms is not None:
+                        known[id(terms)] = number
+                prefix = self._keys.entry(command.trigger, command.source, "")
+                tokens = []
+                self._runs.append((number, tokens))
+            tokens.append(command.token)
+            entries.append(prefix + command.id.encode("utf-8", "surrogatepass"))
+
+    def _setting(self, command: Command) -> int:
+        trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
+        self._settings.append((VERBS[type(command)], trigger, milliseconds(command.history_ttl), *arguments_of(command)))
+        return len(self._settings)
 
     @property
     def arguments(self) -> list[str | bytes | int]:
-        """The settings, each after how many it has; then each command's setting and token."""
+        """The settings, each after how many it has; then the runs: which setting, how many tokens, and they."""
         found: list[str | bytes | int] = [len(self._settings)]
         for setting in self._settings:
             found.append(len(setting))
             found += setting
-        return found + self._commands
+        for number, tokens in self._runs:
+            found += (number, len(tokens))
+            found += tokens
+        return found
 
     def keys_and_head(self, run_id: str, touch: bool) -> tuple[Any, ...]:
         """What comes before the arguments; `touch`: to write in any case, so that a WAIT after it covers what was read."""

@@ -187,10 +187,9 @@ def bare_script(group: int, measure: Callable[[], float]) -> Callable[[Size], fl
             done = (4, "complete", 1, 86400000, "done")
             claim = (9, "claim", 1, 86400000, 60000000, 0, "=host:1", "", 0, 1)
             arguments: list[Any] = [2, *done, *claim]
-            for _, token in before:
-                arguments += (1, token)
-            for _, token in claims:
-                arguments += (2, token)
+            for setting, run in ((1, before), (2, claims)):
+                if run:
+                    arguments += (setting, len(run), *(token for _, token in run))
             if keys:
                 fixed = ("jmsclient:triggers:bench", "jmsclient:mark:bench", "jmsclient:parked:{bench}")
                 made.execute_command("EVALSHA", SHA, 3 + len(keys), *fixed, *keys, 1, run_id, 0, *arguments)
