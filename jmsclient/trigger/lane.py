@@ -29,6 +29,7 @@ from jmsclient.trigger.outbox import Line, Outbox
 from jmsclient.trigger.pipeline import Pipeline
 from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.stand_in import StandIn
+from jmsclient.trigger.suspension import States
 from jmsclient.trigger.transaction import Transaction
 
 OPEN_TIMEOUT = 30.0
@@ -54,6 +55,7 @@ class Lane:
         on_set_completed: Callable[[], None] | None = None,
         carries_out: bool = True,
         stand_in: StandIn | None = None,
+        states: States | None = None,
     ) -> None:
         self._clock = clock
         deadline = clock.deadline(OPEN_TIMEOUT)
@@ -106,6 +108,7 @@ class Lane:
             carries_out=carries_out,
             stand_in=stand_in,
             idle_timeout=options.idle_timeout,
+            states=states,
         )
         intake.attach(receiver)
         _check_retention(declaration, receiver)

@@ -19,11 +19,11 @@ REASON = "retry_failure"
 
 
 class Monitor:
-    """`recovered` is called when it said True. Without a monitor function it does nothing: the trigger waits for `resume` or a
-    restart."""
+    """`recovered` is called when it said True; `asks`: another lane of the trigger does not. Without a monitor function it does
+    nothing: the trigger waits for `resume` or a restart."""
 
-    def __init__(self, desk: Desk, suspension: Suspension, bell: Bell, *, recovered: Callable[[], None]) -> None:
-        self._function = desk.declaration.monitor
+    def __init__(self, desk: Desk, suspension: Suspension, bell: Bell, *, recovered: Callable[[], None], asks: bool = True) -> None:
+        self._function = desk.declaration.monitor if asks else None
         self._interval = desk.declaration.options.monitor_interval
         self._tries = desk.declaration.options.monitor_tries
         self._name = desk.declaration.name

@@ -99,7 +99,7 @@ class Outage:
             elif unclaimed:
                 self._suspension.withhold()
         else:
-            if first:
+            if first and self._suspension.states.outages.begin(REASON, self):
                 self._tell("history_outage", f"the history does not answer ({error}): {self._policy}", logging.WARNING)
             for work in unclaimed:
                 self.decide(work)
@@ -118,7 +118,7 @@ class Outage:
         self._probe_at = None
         if self._policy == "suspend":
             self._suspension.end(REASON, "the history answers", actor="probe")
-        else:
+        elif self._suspension.states.outages.end(REASON, self):
             self._tell("history_back", "the history answers", logging.INFO)
 
     def _tell(self, name: str, text: str, level: int) -> None:

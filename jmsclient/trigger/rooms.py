@@ -25,7 +25,7 @@ from jmsclient.trigger.monitor import REASON as RETRY_FAILURE
 from jmsclient.trigger.monitor import Monitor
 from jmsclient.trigger.retry import Retries
 from jmsclient.trigger.stand_in import StandIn
-from jmsclient.trigger.suspension import APPLICATION, Suspension
+from jmsclient.trigger.suspension import APPLICATION, States, Suspension
 from jmsclient.trigger.transaction import Transaction
 from jmsclient.trigger.waiting import Waiting
 from jmsclient.trigger.work import Work
@@ -64,14 +64,15 @@ class Rooms(ABC):
         carries_out: bool = True,
         stand_in: StandIn | None = None,
         idle_timeout: float = 0.0,
+        states: States | None = None,
     ) -> None:
         """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
         said True (default: `resume`); `counters` go on from an earlier pipeline's; `transaction`
         is the lane's, `on_suspended` is told why where used-up retries suspend it,
-        `on_set_completed` that a set of its join may be complete; `carries_out`: it looks for decided copies;
+        `on_set_completed` that a set of its join may be complete; `carries_out`: it looks for decided copies, and asks the monitor;
         `stand_in` stands in while a handler runs on its own thread (None: handlers have threads of their own); `idle_timeout` is
-        RA-13's, 0 for never."""
+        RA-13's, 0 for never; `states` the trigger's, in whatever lane."""
         self.declaration = declaration
         self.error: BaseException | None = None
         self._clock = clock
@@ -84,9 +85,10 @@ class Rooms(ABC):
         self._carrying_out = CarryingOut(self._desk, looks=carries_out)
         self._waiting = Waiting(self._desk, capabilities, idle_timeout)
         self._leases = Leases(self._desk)
-        self._suspension = Suspension(self._desk)
+        self._suspension = Suspension(self._desk, states)
         self._desk.around_head = self._suspension.around
-        self._monitor = Monitor(self._desk, self._suspension, bell, recovered=on_recovered or (lambda: self.resume("monitor")))
+        recovered = on_recovered or (lambda: self.resume("monitor"))
+        self._monitor = Monitor(self._desk, self._suspension, bell, recovered=recovered, asks=carries_out)
         self._deciding = Deciding(
             self._desk,
             self._held,
@@ -190,7 +192,7 @@ class Rooms(ABC):
         while self._asked:
             what, actor = self._asked.popleft()
             if what == RETRY_FAILURE:
-                self._suspension.begin(RETRY_FAILURE, f"retries are used up in another of its lanes ({actor})")
+                self._suspension.begin(RETRY_FAILURE, f"retries are used up ({actor})")
             elif what == "look":
                 self._carrying_out.look_now()
             elif what == "suspend":
@@ -200,5 +202,5 @@ class Rooms(ABC):
                     self._suspension.end(reason, f"says the {actor}", actor=actor)
 
     def _suspend(self, why: str) -> None:
+        self._on_suspended(why)  # before anybody can see the state and resume: what is asked of the others comes in that order
         self._suspension.begin(RETRY_FAILURE, f"retries are used up ({why})")
-        self._on_suspended(why)

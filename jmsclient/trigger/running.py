@@ -24,6 +24,7 @@ from jmsclient.trigger.outbox import Outbox
 from jmsclient.trigger.pipeline import Pipeline
 from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.stand_in import StandIn
+from jmsclient.trigger.suspension import States
 
 TriggerState = Literal["enabled", "suspended", "disabled"]
 
@@ -41,6 +42,7 @@ class RunningTrigger:
         self._swept_at_start = self._swept_at_reset = self._swept
         self._changing = threading.Lock()  # guards what lanes there are; held while a trigger is disabled or enabled
         self._disabled = False
+        self._states = States()
         self._ending = False
         self._lingering: tuple[Lane, ...] = ()
         self._lanes: tuple[Lane, ...] = ()
@@ -91,6 +93,7 @@ class RunningTrigger:
                 on_set_completed=trigger._set_completed,
                 carries_out=number == 0,
                 stand_in=stand_in,
+                states=trigger._states,
             )
 
         return cls(declaration, outbox, open_lane)
@@ -106,7 +109,7 @@ class RunningTrigger:
     def state(self) -> TriggerState:
         if self._disabled:
             return "disabled"
-        return "enabled" if self.pipeline.suspended is None else "suspended"
+        return "enabled" if self._states.suspended.oldest is None else "suspended"
 
     @property
     def running(self) -> bool:
@@ -119,7 +122,7 @@ class RunningTrigger:
         if self._disabled:
             return "disabled"
         error = self.error
-        return self.pipeline.suspended if error is None else f"{type(error).__name__}: {error}"
+        return self._states.suspended.oldest if error is None else f"{type(error).__name__}: {error}"
 
     @property
     def counters(self) -> dict[str, float]:
@@ -210,6 +213,7 @@ class RunningTrigger:
     def _open(self) -> None:
         """All lanes, or none."""
         lanes: list[Lane] = []
+        self._states = States()
         try:
             for number, counters in enumerate(self._counters):
                 lanes.append(self._open_lane(self, number, counters))

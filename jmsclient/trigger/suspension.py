@@ -1,12 +1,14 @@
 """Why a trigger takes nothing for now: a reason each, an event for every change, demand taken back and given again (TR-59).
 
 Every suspension here is temporary: what began it ends it, or a restart. One that the application asked for only stops the fetching:
-what is buffered is still run. Touched by the pipeline thread only.
+what is buffered is still run. A trigger with several lanes has a suspension for each, and one event for all of them. Touched by the
+pipeline thread only, but for `Reasons`.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,11 +20,45 @@ DRAIN_TIMEOUT = 2.0
 APPLICATION = "application"
 
 
-class Suspension:
-    """True while there is a reason."""
+class Reasons:
+    """Those of all lanes of one trigger, so that each change is told once. Thread-safe."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the list; held for that only
+        self._reasons: list[tuple[str, object]] = []
+
+    @property
+    def oldest(self) -> str | None:
+        return next((reason for reason, _ in self._reasons), None)
+
+    def begin(self, reason: str, lane: object) -> bool:
+        """True: it is the first lane with this reason."""
+        with self._lock:
+            first = all(known != reason for known, _ in self._reasons)
+            self._reasons.append((reason, lane))
+            return first
+
+    def end(self, reason: str, lane: object) -> bool:
+        """True: it was the last lane with any."""
+        with self._lock:
+            self._reasons.remove((reason, lane))
+            return not self._reasons
+
+
+class States:
+    """What holds for a trigger, in whatever lane: why it is suspended, and whether its history does not answer."""
+
+    def __init__(self) -> None:
+        self.suspended = Reasons()
+        self.outages = Reasons()
+
+
+class Suspension:
+    """True while there is a reason. `states` are the trigger's."""
+
+    def __init__(self, desk: Desk, states: States | None = None) -> None:
         self._desk = desk
+        self.states = states or States()
         self._name = desk.declaration.name
         self._reasons: list[str] = []
 
@@ -47,15 +83,16 @@ class Suspension:
         if reason in self._reasons:
             return
         self._reasons.append(reason)
-        emit(
-            "trigger",
-            "suspended",
-            f"trigger {self._name!r} is suspended: {text}",
-            level=logging.WARNING,
-            trigger=self._name,
-            reason=reason,
-            actor=actor,
-        )
+        if self.states.suspended.begin(reason, self):
+            emit(
+                "trigger",
+                "suspended",
+                f"trigger {self._name!r} is suspended: {text}",
+                level=logging.WARNING,
+                trigger=self._name,
+                reason=reason,
+                actor=actor,
+            )
         if reason == APPLICATION:
             self._stop_fetching()
         else:
@@ -66,10 +103,9 @@ class Suspension:
         if reason not in self._reasons:
             return
         self._reasons.remove(reason)
-        if self._reasons:
-            return
-        emit("trigger", "resumed", f"trigger {self._name!r} resumes: {text}", trigger=self._name, reason=reason, actor=actor)
-        if not self._desk.stopping:
+        if self.states.suspended.end(reason, self):
+            emit("trigger", "resumed", f"trigger {self._name!r} resumes: {text}", trigger=self._name, reason=reason, actor=actor)
+        if not self._reasons and not self._desk.stopping:
             self._desk.intake.start()
 
     def withhold(self) -> int:

@@ -1,0 +1,132 @@
+"""A trigger with several lanes is one trigger to whoever looks: one event a change, one state, one monitor (TR-59, TR-60)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jmsclient import TransientError, TriggerOptions, Worker
+from jmsclient.events import Event
+from jmsclient.history import open_history
+from jmsclient.history.entries import Claim
+from jmsclient.testing import ManualClock, ScriptedBackend
+
+Q = "queue:///orders"
+LANES = 3
+Until = Callable[..., None]
+ByHand = Callable[[Worker], Worker]
+
+
+def told(events: list[Event], *names: str) -> list[tuple[str, Any]]:
+    return [(one.name, one.fields["reason"]) for one in events if one.name in names]
+
+
+def test_tr59_used_up_retries_suspend_all_lanes_in_one_event_and_one_monitor_is_asked(
+    backend: ScriptedBackend, by_hand: ByHand, clock: ManualClock, until: Until, events: list[Event]
+) -> None:
+    ready = threading.Event()
+    asked: list[int] = []
+    ran: list[str] = []
+    worker = by_hand(Worker(backend.url, history="memory:"))
+
+    def monitor() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    options = TriggerOptions(monitor_interval=10.0)
+
+    @worker.trigger(Q, transacted=True, concurrency=LANES, on_retry_failure="suspend", monitor=monitor, options=options)
+    def book(body: str) -> None:
+        if not ready.is_set():
+            raise TransientError("busy")
+        ran.append(body)
+
+    with worker:
+        trigger = worker.triggers[Q]
+        backend.deliver(Q, "1")
+        until(lambda: all(lane.pipeline.suspended for lane in trigger._lanes))
+        assert (trigger.state, trigger.reason) == ("suspended", "retry_failure")
+        assert told(events, "suspended", "resumed") == [("suspended", "retry_failure")]
+        ready.set()
+        for number in (1, 2, 3):
+            until(lambda: trigger.pipeline._monitor.due())
+            clock.advance(10.0)
+            until(lambda number=number: len(asked) == number)
+        until(lambda: ran == ["1"])
+        assert trigger.state == "enabled"
+    assert len(asked) == 3
+    assert told(events, "suspended", "resumed") == [("suspended", "retry_failure"), ("resumed", "retry_failure")]
+
+
+def test_tr59_the_application_suspends_and_resumes_it_in_one_event_each(
+    backend: ScriptedBackend, until: Until, events: list[Event]
+) -> None:
+    worker = Worker(backend.url, history="memory:")
+    worker.trigger(Q, transacted=True, concurrency=LANES)(lambda: None)
+    with worker:
+        trigger = worker.triggers[Q]
+        for _ in range(3):
+            trigger.suspend("operator")
+            until(lambda: all(lane.pipeline.suspended for lane in trigger._lanes))
+            trigger.resume("operator")
+            until(lambda: not any(lane.pipeline.suspended for lane in trigger._lanes))
+    assert told(events, "suspended", "resumed") == [("suspended", "application"), ("resumed", "application")] * 3
+
+
+@pytest.mark.parametrize(("policy", "names"), [("suspend", ("suspended", "resumed")), ("run", ("history_outage", "history_back"))])
+def test_tr49_an_outage_is_told_once_though_each_lane_finds_out(
+    backend: ScriptedBackend,
+    by_hand: ByHand,
+    clock: ManualClock,
+    until: Until,
+    events: list[Event],
+    switchable: Any,
+    policy: Any,
+    names: tuple[str, str],
+) -> None:
+    """It begins with the first lane that finds out, and is over when the last one has heard of the history again."""
+    history = switchable(open_history("memory:"))
+    worker = by_hand(Worker(backend.url, history=history))
+    all_busy = threading.Barrier(LANES)
+
+    @worker.trigger(Q, transacted=True, concurrency=LANES, prefetch=1, history_unavailable=policy)
+    def book(body: str) -> None:
+        all_busy.wait(20)
+
+    with worker:
+        trigger = worker.triggers[Q]
+        history.off = Claim
+        for number in range(LANES):  # one for each: a lane that is suspended takes none
+            backend.deliver(Q, str(number))
+            until(lambda number=number: trigger.counters["store_errors"] >= number + 1 or policy == "run")
+        until(lambda: policy == "suspend" or trigger.counters["completed"] == LANES)
+        found_out = [lane for lane in trigger._lanes if lane.pipeline._outage.due()]
+        assert len(found_out) >= 2
+        assert (trigger.state == "suspended") is (policy == "suspend")
+        history.off = None
+        until(lambda: clock.waiters >= len(found_out))
+        clock.advance(1.0)
+        until(lambda: trigger.counters["completed"] == LANES)
+        until(lambda: not any(lane.pipeline._outage.due() for lane in trigger._lanes))
+        assert trigger.state == "enabled"
+    assert [one.name for one in events if one.name in names] == list(names)
+
+
+def test_tr59_it_is_suspended_when_a_lane_other_than_the_first_is(
+    backend: ScriptedBackend, until: Until, events: list[Event]
+) -> None:
+    worker = Worker(backend.url, history="memory:")
+    worker.trigger(Q, transacted=True, concurrency=LANES)(lambda: None)
+    with worker:
+        trigger = worker.triggers[Q]
+        last = trigger._lanes[-1].pipeline
+        last.suspend("operator")
+        until(lambda: last.suspended)
+        assert (trigger.state, trigger.running, trigger.reason) == ("suspended", False, "application")
+        trigger.disable()
+        trigger.enable()
+        assert (trigger.state, trigger.running) == ("enabled", True)
+    assert [one.name for one in events].count("suspended") == 1
