@@ -123,6 +123,17 @@ class Buffer:
         self.requests_sent += 1
         return True
 
+    @property
+    def flooded(self) -> bool:
+        """Messages turned out so large that what is granted is twice what the window in bytes allows. Twice, so that a small
+        difference in size costs nothing."""
+        return self.granted * self._recent_size > 2 * self._window_bytes
+
+    def withdrawn(self, count: int) -> None:
+        """So much demand was taken back. Of what was on its way already, nothing is granted any more."""
+        self.granted -= min(count, self.granted)
+        self._set_mark()
+
     def drained(self) -> None:
         """All demand was taken back."""
         self.granted = 0
@@ -138,12 +149,13 @@ class Buffer:
         count = len(batch)
         largest = max(map(_size, batch)) or 1
         self._recent_size = max(largest, (7 * self._recent_size + largest) // 8)
+        asked = min(count, self.granted)  # others were on their way when demand was taken back
         try:
             self.queue.extend(batch)
         finally:  # plain stores: an exception from a signal handler that strikes after `extend` still finds them done
             self.fetched += count
-            self.granted -= count
-            self.mark += count
+            self.granted -= asked
+            self.mark += asked
         arrived, gone = self._arrived, self.fetched - len(self.queue)
         while arrived and arrived[0][0] <= gone:
             arrived.popleft()

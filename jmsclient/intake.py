@@ -248,6 +248,7 @@ class Intake:
         with self._lock:
             gone = self.ended or (self._lasts and batch[0].receiver is not self._present)  # its link was lost meanwhile
             wake = None if gone else self.buffer.add(batch, now)
+            flooded = self.buffer.flooded
         if wake is None:
             _settle(batch, RELEASE)
             return
@@ -258,6 +259,17 @@ class Intake:
                 self.buffer.taken += len(taken)
         if wake:
             self._on_arrival()
+        if flooded:
+            self._withdraw(batch[0].receiver)
+
+    def _withdraw(self, receiver: Receiver) -> None:
+        """Messages are larger than the demand was meant for: take back what can be, then ask by their size (RA-9)."""
+        count = receiver.withdraw()
+        if count:
+            with self._lock:
+                if receiver is self._present or not self._lasts:
+                    self.buffer.withdrawn(count)
+            self.top_up()
 
     def closed(self, error: Exception | None) -> None:
         """See `Sink`: the peer closed the receiver. What waits and was not taken has gone back with it."""
@@ -434,5 +446,10 @@ def _by_receiver(arrivals: Iterable[Arrival]) -> list[tuple[Receiver, list[Arriv
 
 def _settle(arrivals: Sequence[Arrival], outcome: Outcome) -> None:
     """One call a receiver: after a reconnect, arrivals of several may come together."""
+    if arrivals:
+        first = arrivals[0].receiver
+        if all(arrival.receiver is first for arrival in arrivals):
+            first.settle(arrivals, outcome)
+            return
     for receiver, group in _by_receiver(arrivals):
         receiver.settle(group, outcome)

@@ -45,6 +45,7 @@ class AmqpReceiver(LinkLife):
         self._told = 0  # the last round of which it was told that some are there
         self._stale = 0
         self._warned = False
+        self._surplus = False  # credit was taken back once: more may come than is asked for
         self._came = 0  # these three belong to the I/O thread: messages since the last drain,
         self._asked = 0  # demand when the running drain began,
         self._looks = 0  # how often it may ask again
@@ -61,6 +62,14 @@ class AmqpReceiver(LinkLife):
             self.link.flow(count)
         elif self._phase in (Phase.RECYCLING, Phase.REATTACHING):
             self._owed += count
+
+    def withdraw(self) -> int:
+        """On the I/O thread: the sink is called there."""
+        if self._phase is not Phase.OPEN or self._drains or not self._loop.here:
+            return 0
+        count = self.link.withdraw()
+        self._surplus = self._surplus or count > 0
+        return count
 
     def drain(self, deadline: float | None) -> None:
         if not self._drainable:
@@ -104,6 +113,8 @@ class AmqpReceiver(LinkLife):
             self._closed_by_peer_or_us()
             return
         taken = link.take()
+        if self._surplus:
+            link.balance()
         if taken.messages:
             self._came += len(taken.messages)
             self._push(taken.messages)

@@ -39,7 +39,7 @@ class Settings:
     insecure_plain: bool = False
     vhost: str | None = None
     idle_timeout: float = 30.0
-    max_frame: int = 131072
+    max_frame: int = 16384
     provider: str | None = None
     ca_file: str | None = None
     cert_file: str | None = None
@@ -89,7 +89,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         insecure_plain=_switch("insecure_plain", given.get("insecure_plain", "no")),
         vhost=given.get("vhost"),
         idle_timeout=_number("idle_timeout", given.get("idle_timeout", "30"), _LEAST_IDLE_TIMEOUT, or_zero=True),
-        max_frame=int(_number("max_frame_bytes", given.get("max_frame_bytes", "131072"), _LEAST_FRAME)),
+        max_frame=int(_number("max_frame_bytes", given.get("max_frame_bytes", "16384"), _LEAST_FRAME)),
         provider=given.get("provider"),
         ca_file=given.get("ca_file"),
         cert_file=given.get("cert_file"),

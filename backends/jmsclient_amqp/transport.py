@@ -166,7 +166,7 @@ class AmqpTransport(Transport):
         self.loop.after_writing(lambda: self._raise_barrier(answer))
 
     def _raise_barrier(self, answer: Answer[None]) -> None:
-        self._barriers[self.engine.session()] = answer
+        self._barriers[self.engine.session(receives=False)] = answer
 
     def _look_at_barriers(self) -> None:
         for handle, answer in tuple(self._barriers.items()):

@@ -239,6 +239,12 @@ class Receiver(ABC):
         come before the next `request`, and demand is zero (IF-18)."""
         raise UnsupportedFeatureError("this provider cannot drain a receiver")
 
+    def withdraw(self) -> int:
+        """Take back what is asked for and is not on its way, as far as that can be done at once; how much. Called from inside
+        `Sink.delivered` only, where messages turn out larger than the demand was meant for (RA-9). What is on its way arrives
+        all the same and counts as demand that was taken back."""
+        return 0
+
     @abstractmethod
     def close(self, deadline: float | None) -> None:
         """Detach. Nothing is delivered after it returns. Arrivals that are still unsettled stay with the session where

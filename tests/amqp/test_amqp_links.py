@@ -298,7 +298,7 @@ def test_c12_a_message_in_many_frames_with_small_ones_behind_it(peer: Peer, conn
 
 
 def test_c12_an_aborted_message_never_surfaces_and_its_credit_is_used_again(peer: Peer, connect: Connect) -> None:
-    client = connect(peer.url)
+    client = connect(f"{peer.url}?max_frame_bytes=65536")
     receiver, sink = client.receive()
     receiver.request(1)
     link = peer.last.receiving_link()

@@ -74,6 +74,31 @@ def test_ra9_requests_follow_recent_sizes() -> None:
     assert one.granted * 100 <= 1000
 
 
+def test_ra9_demand_for_small_messages_is_too_much_for_large_ones() -> None:
+    """RA-9: what is granted by the size of small ones is taken back when large ones come, then asked for by their size."""
+    one = buffer(window=1000, window_bytes=100_000)
+    one.plan()
+    one.add([arrival(size=50)], 0.0)
+    one.queue.popleft()
+    one.plan()
+    assert one.granted == 1000
+    one.add([arrival(size=190)], 0.0)
+    assert (one.granted, one.flooded) == (999, False), "up to twice the window in bytes: a small difference costs nothing"
+    one.add([arrival(size=20_000)], 0.0)
+    assert (one.granted, one.flooded) == (998, True)
+    one.withdrawn(998)
+    assert (one.granted, one.flooded) == (0, False)
+    one.add([arrival(size=20_000)] * 3, 0.0)
+    assert one.granted == 0, "what was on its way was not asked for any more"
+    one.queue.clear()
+    assert one.plan() == 5
+    one.add([arrival(size=20_000)] * 7, 0.0)
+    assert one.granted == 0
+    one.queue.clear()
+    assert one.mark >= 0, "nothing is granted, so more is asked for"
+    assert one.plan() == 5
+
+
 def test_if17_unsettled_ones_count_for_a_trigger() -> None:
     one = buffer(window=4, refill=100, counts_unsettled=True)
     assert one.plan() == 4

@@ -22,6 +22,7 @@ class FakeReceiver(Receiver):
         self.requests: list[int] = []
         self.settled: list[tuple[list[str], str]] = []
         self.handed_over: list[str] = []
+        self.withdrawn: list[int] = []
         self.demand = 0
         self.drains = 0
         self.can_drain = True
@@ -48,6 +49,11 @@ class FakeReceiver(Receiver):
         self.requests.append(count)
         self.demand += count
         self.push()
+
+    def withdraw(self) -> int:
+        left, self.demand = self.demand, 0
+        self.withdrawn.append(left)
+        return left
 
     def settle(self, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         fresh = [arrival for arrival in arrivals if not arrival.settled]

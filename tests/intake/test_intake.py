@@ -47,6 +47,27 @@ def test_ra10_one_request_a_crossing(receiver: Any, attached: Attached) -> None:
     assert intake.counters.requests_sent == 5
 
 
+def test_ra9_demand_is_taken_back_when_messages_turn_out_large(receiver: Any, attached: Attached) -> None:
+    """RA-9: asked for by the size of small ones; what then comes is large, so the rest is asked for by that size."""
+    intake = attached(window=1000, window_bytes=100_000)
+    intake.start()
+    receiver.put(size=50)
+    intake.take(1)
+    assert (receiver.requests, receiver.withdrawn) == ([1, 1000], []), "by the size of what came"
+    receiver.put(size=60_000)
+    assert receiver.withdrawn == [999]
+    assert receiver.demand == 0
+    for _ in range(5):
+        receiver.put(size=60_000)
+    assert intake.buffered == 1, "one more of these would be too many bytes"
+    seen: list[Any] = []
+    while (taken := intake.take(1)) and len(seen) < 10:
+        seen += bodies(taken)
+        assert intake.counters.buffered_bytes <= 100_000
+    assert seen == ["2", "3", "4", "5", "6", "7"], "nothing hangs"
+    assert receiver.withdrawn == [999], "once"
+
+
 def test_ra5_only_non_persistent_messages_are_taken_in_one_call(receiver: Any, attached: Attached) -> None:
     intake = attached(window=10, takes=True)
     for persistent in (False, False, True, False):

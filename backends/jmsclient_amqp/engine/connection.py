@@ -25,6 +25,9 @@ from jmsclient_amqp.engine.library import (
 from jmsclient_amqp.engine.links import Scratch, SessionHandle, address_of
 
 BUFFER = 1 << 18
+INCOMING_FRAMES = 2048
+"""How many frames a peer may send of a session before it hears from us: times the largest frame, what is on its way at most when
+credit is taken back (RA-9). Enough that with the usual windows of messages it is always renewed before it is used up."""
 
 
 class Engine:
@@ -33,6 +36,7 @@ class Engine:
     def __init__(
         self, *, container: str, hostname: str, idle_timeout: float, max_frame: int, properties: bytes, desired: bytes
     ) -> None:
+        self._max_frame = max_frame
         self._connection = connection = lib.pn_connection()
         self._transport = transport = lib.pn_transport()
         lib.pn_connection_set_container(connection, container.encode())
@@ -78,8 +82,11 @@ class Engine:
     def close(self) -> None:
         lib.pn_connection_close(self._connection)
 
-    def session(self) -> SessionHandle:
-        return SessionHandle(lib.pn_session(self._connection), self._scratch)
+    def session(self, *, receives: bool = True) -> SessionHandle:
+        session = lib.pn_session(self._connection)
+        if receives:
+            lib.pn_session_set_incoming_capacity(session, INCOMING_FRAMES * self._max_frame)
+        return SessionHandle(session, self._scratch)
 
     # -- bytes ------------------------------------------------------------------------------------------------------
 

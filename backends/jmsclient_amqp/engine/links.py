@@ -238,6 +238,22 @@ class ReceivingLink(Link):
     def flow(self, credit: int) -> None:
         lib.pn_link_flow(self._link, credit)
 
+    def withdraw(self) -> int:
+        """Take back the credit that is out; how much. What the peer has sent before it hears of that comes all the same: see
+        `balance`."""
+        link = self._link
+        credit = max(0, int(_credit(link)) - int(lib.pn_link_queued(link)))  # a message that has begun to arrive has its own
+        if credit:
+            lib.pn_link_flow(link, -credit)
+        return credit
+
+    def balance(self) -> None:
+        """After a withdrawal: no credit where more came than was out. To be called before the engine writes, for it would write
+        a credit below zero as a very large one."""
+        over = int(lib.pn_link_queued(self._link)) - int(_credit(self._link))
+        if over > 0:
+            lib.pn_link_flow(self._link, over)
+
     def drain(self) -> None:
         """Ask for what is there under the credit that is out, and for the credit back. Adds none (IF-18)."""
         lib.pn_link_drain(self._link, 0)
