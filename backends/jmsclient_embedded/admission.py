@@ -24,6 +24,7 @@ from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Group
 from jmsclient_embedded.quota import Quota
+from jmsclient_embedded.rows import Columns
 from jmsclient_embedded.steps import Answer
 from jmsclient_embedded.transaction import SentPart
 from jmsclient_embedded.writing import Writing
@@ -47,14 +48,14 @@ class Route(Protocol):
 class Sending:
     """One send under way: `entered` messages are on their destination, `answer` is given when all are, and stored.
 
-    `envelopes` are what is written to the store, None for a message that is not; None where nothing is."""
+    `columns` are what is written to the store, None for a message that is not; None where nothing is."""
 
     def __init__(
         self,
         admission: Admission,
         route: Route,
         contents: Sequence[Content],
-        envelopes: Sequence[bytes | None] | None,
+        columns: Sequence[Columns | None] | None,
         group: Group,
         answer: Answer[None],
     ) -> None:
@@ -70,7 +71,7 @@ class Sending:
         """Of one that waits for room: given when it waits no more."""
         self._admission = admission
         self.contents = contents
-        self._envelopes = envelopes
+        self._columns = columns
         self._writes = 0
         self._given_up = False
 
@@ -81,7 +82,7 @@ class Sending:
         if self.route.insertion_paused:
             return False
         first = self.entered
-        self.entered = self._admission.enter(self, self.contents, self._envelopes, first)
+        self.entered = self._admission.enter(self, self.contents, self._columns, first)
         if self.entered == len(self.contents):
             self._stop_waiting()
             return True
@@ -177,14 +178,14 @@ class Admission:
                     f"{quota.messages_maximum} messages and {quota.bytes_maximum} bytes (-1: no maximum); nothing was sent"
                 )
 
-    def enter(self, sending: Sending, contents: Sequence[Content], envelopes: Sequence[bytes | None] | None, first: int) -> int:
+    def enter(self, sending: Sending, contents: Sequence[Content], columns: Sequence[Columns | None] | None, first: int) -> int:
         """T7 or T4 for `contents` from `first` on, as far as there is room; returns how many are there now."""
         quota = sending.route.quota
         transaction = sending.group.transaction
         if quota is None and transaction is None and isinstance(sending.route, Line):
-            self._enter_queue(sending, sending.route, contents, envelopes)
+            self._enter_queue(sending, sending.route, contents, columns)
             return len(contents)
-        parts: dict[Line, tuple[list[Entry], list[bytes | None]]] = {}
+        parts: dict[Line, tuple[list[Entry], list[Columns | None]]] = {}
         copies = size = 0
         index = first
         for index in range(first, len(contents)):
@@ -195,12 +196,12 @@ class Admission:
                 break
             copies += len(lines)
             size += one * len(lines)
-            envelope = None if envelopes is None else envelopes[index]
+            one_row = None if columns is None else columns[index]
             for line in lines:
                 entries, written = parts.setdefault(line, ([], []))
-                stored = envelope is not None and line.stored
+                stored = one_row is not None and line.stored
                 entries.append(Entry(self._granting.next_sequence(), content, stored=stored))
-                written.append(envelope if stored else None)
+                written.append(one_row if stored else None)
         else:
             index = len(contents)
         for line, (entries, written) in parts.items():
@@ -210,20 +211,20 @@ class Admission:
         return index
 
     def _enter_queue(
-        self, sending: Sending, line: Line, contents: Sequence[Content], envelopes: Sequence[bytes | None] | None
+        self, sending: Sending, line: Line, contents: Sequence[Content], columns: Sequence[Columns | None] | None
     ) -> None:
         """All of them into one queue that has room for any number: what nearly every stored message does."""
-        written = envelopes if envelopes is not None and line.stored else [None] * len(contents)
+        written = columns if columns is not None and line.stored else [None] * len(contents)
         entries = [
-            Entry(self._granting.next_sequence(), content, stored=envelope is not None)
-            for content, envelope in zip(contents, written, strict=True)
+            Entry(self._granting.next_sequence(), content, stored=one is not None)
+            for content, one in zip(contents, written, strict=True)
         ]
         self._put(sending, line, entries, written)
 
-    def _put(self, sending: Sending, line: Line, entries: list[Entry], written: Sequence[bytes | None]) -> None:
+    def _put(self, sending: Sending, line: Line, entries: list[Entry], written: Sequence[Columns | None]) -> None:
         if sending.group.transaction is not None:
             line.queue.begin_send(entries, transacted=True)
-        elif any(envelope is not None for envelope in written):
+        elif any(one is not None for one in written):
             self._writing.send(line, entries, written, sending.begin_write())
         else:
             line.queue.add(entries, self._clock.wall())

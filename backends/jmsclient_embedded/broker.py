@@ -30,6 +30,7 @@ from jmsclient_embedded.outlet import Group, Outlet
 from jmsclient_embedded.pauses import Flags, Pause
 from jmsclient_embedded.pausing import Pausing
 from jmsclient_embedded.redirecting import Redirecting
+from jmsclient_embedded.rows import Columns
 from jmsclient_embedded.settings import QueueSettings
 from jmsclient_embedded.settling import LIMIT_REASON, Settling
 from jmsclient_embedded.states import State
@@ -144,13 +145,13 @@ class Broker:
         self,
         route: Callable[[], Route],
         contents: Sequence[Content],
-        envelopes: Sequence[bytes | None] | None,
+        columns: Sequence[Columns | None] | None,
         group: Group,
         *,
         room_deadline: float | None,
         confirm_timeout: float | None,
     ) -> Sending:
-        """Put messages on a destination, with `envelopes` (None for one that is not stored) on disk when it returns.
+        """Put messages on a destination, with `columns` (None for one that is not stored) on disk when it returns.
 
         Waits for room until `room_deadline` (monotonic), then for the disk, `confirm_timeout` seconds. What it returns says how
         many entered, and why those are not stored, if they are not. Raises DestinationPausedError, ResourceAllocationError,
@@ -162,7 +163,7 @@ class Broker:
         started: list[Sending] = []
 
         def begin() -> Sending:
-            sending = Sending(self.admission, route(), contents, envelopes, group, answer)
+            sending = Sending(self.admission, route(), contents, columns, group, answer)
             started.append(sending)
             self.admission.begin(sending, may_wait=may_wait)
             return sending

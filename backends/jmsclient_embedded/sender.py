@@ -1,4 +1,4 @@
-"""Owns the senders of the embedded backend as the contract sees them: identity, overrides, envelopes, and what became of a send.
+"""Owns the senders of the embedded backend as the contract sees them: identity, overrides, rows, and what became of a send.
 
 Must not know of states, storage or turns. Source: transport/contract.py; rules IF-30 to IF-32; T1 to T4. Thread-safe.
 """
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jmsclient.destination import Destination, Topic
-from jmsclient.envelope import encode
 from jmsclient.errors import RequestTimeoutError, ResourceAllocationError, SendError, StoreError
 from jmsclient.message import PlainContent
 from jmsclient.transport.contract import Receipt, Sender
 from jmsclient_embedded.admission import Sending
+from jmsclient_embedded.rows import columns
 from jmsclient_embedded.settings import QueueSettings
 
 if TYPE_CHECKING:
@@ -62,15 +62,15 @@ class EmbeddedSender(Sender):
             wall = broker.clock.wall()
             for message in messages:
                 override(message, settings, wall)
-        envelopes = None
+        rows = None
         if broker.store is not None and any(message.persistent for message in messages):
-            envelopes = [encode(message) if message.persistent else None for message in messages]
+            rows = [columns(message) if message.persistent else None for message in messages]
         where = self._destination.address
         try:
             sending = broker.send(
                 lambda: broker.catalogue.route(self._destination),
                 messages,
-                envelopes,
+                rows,
                 self._session.group,
                 room_deadline=room_deadline,
                 confirm_timeout=confirm_timeout,

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from jmsclient.envelope import decode
 from jmsclient.errors import MessageFormatError, StoreError, StoreFormatError
 from jmsclient.message import Content
+from jmsclient_embedded import rows
 from jmsclient_embedded.hand_over import HandOverJournal
 from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT, StoreLock, check_file, check_format
 
@@ -27,10 +27,25 @@ PRAGMA user_version = {format};
 CREATE TABLE store (id BLOB NOT NULL);
 INSERT INTO store VALUES (x'{identity}');
 CREATE TABLE queues (name TEXT PRIMARY KEY, settings TEXT NOT NULL);
-CREATE TABLE messages (sequence INTEGER PRIMARY KEY, queue TEXT NOT NULL, count INTEGER NOT NULL, envelope BLOB NOT NULL);
+CREATE TABLE messages (
+    sequence INTEGER PRIMARY KEY, queue TEXT NOT NULL, count INTEGER NOT NULL,
+    content BLOB NOT NULL, id TEXT, destination TEXT, priority INTEGER, timestamp REAL
+);
+COMMIT;
+"""
+_FROM_BEFORE_3 = f"""
+BEGIN IMMEDIATE;
+ALTER TABLE messages RENAME COLUMN envelope TO content;
+ALTER TABLE messages ADD COLUMN id TEXT;
+ALTER TABLE messages ADD COLUMN destination TEXT;
+ALTER TABLE messages ADD COLUMN priority INTEGER;
+ALTER TABLE messages ADD COLUMN timestamp REAL;
+PRAGMA user_version = {FORMAT};
 COMMIT;
 """
 
+Row: TypeAlias = tuple[int, str, int, str | bytes, str | None, str | None, int | None, float | None]
+"""(sequence, queue, count), then what `rows.columns` makes."""
 Definition: TypeAlias = Mapping[str, object]
 """What `definitions.py` makes of a destination, quota or subscription: JSON values by name."""
 
@@ -50,8 +65,7 @@ class StoredMessage:
 class Changes:
     """What one transaction writes."""
 
-    inserts: list[tuple[int, str, int, bytes]] = field(default_factory=list)
-    """(sequence, queue, count, envelope)"""
+    inserts: list[Row] = field(default_factory=list)
     counts: dict[int, int] = field(default_factory=dict)
     """sequence -> hand-overs"""
     deletes: list[int] = field(default_factory=list)
@@ -102,8 +116,10 @@ class Store:
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 connection.executescript(_SCHEMA.format(application=APPLICATION_ID, format=FORMAT, identity=uuid.uuid4().hex))
             application = connection.execute("PRAGMA application_id").fetchone()[0]
-            check_format(self.path, application, connection.execute("PRAGMA user_version").fetchone()[0])
-            connection.execute(f"PRAGMA user_version = {FORMAT}")  # an older format has the same tables, with less in them
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            check_format(self.path, application, version)
+            if version < FORMAT:  # 1 and 2 have the same tables, what is new in them is added in one transaction
+                connection.executescript(_FROM_BEFORE_3)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
@@ -131,13 +147,14 @@ class Store:
 
     def load(self) -> Iterator[StoredMessage]:
         """All messages in order of their sequence. Raises StoreFormatError for a row that cannot be read."""
-        rows = self._connection.execute("SELECT sequence, queue, count, envelope FROM messages ORDER BY sequence")
-        for sequence, queue, count, envelope in rows:
-            try:
-                content = decode(envelope)
-            except MessageFormatError as error:
-                raise StoreFormatError(f"store {str(self.path)!r}: message {sequence} cannot be read: {error}") from error
-            yield StoredMessage(sequence, queue, count, content, sequence in self._interrupted)
+        sequence: int | str = "?"  # of a row that SQLite itself gives up on
+        try:
+            for row in self._connection.execute("SELECT * FROM messages ORDER BY sequence"):
+                sequence = row[0]
+                yield StoredMessage(row[0], row[1], row[2], rows.read(row[3:]), sequence in self._interrupted)
+                sequence = "?"
+        except (MessageFormatError, sqlite3.Error) as error:
+            raise StoreFormatError(f"store {str(self.path)!r}: message {sequence} cannot be read: {error}") from error
 
     def write(self, changes: Changes) -> None:
         """All of it or nothing, safe on disk when it returns. Raises StoreError; the store is then as it was."""
@@ -147,12 +164,12 @@ class Store:
         try:
             run.execute("BEGIN IMMEDIATE")
             if changes.inserts:
-                run.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", changes.inserts)
+                run.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changes.inserts)
             if changes.counts:
                 pairs = [(count, sequence) for sequence, count in changes.counts.items()]
                 run.executemany("UPDATE messages SET count = ? WHERE sequence = ?", pairs)
             if changes.deletes:
-                run.executemany("DELETE FROM messages WHERE sequence = ?", [(one,) for one in changes.deletes])
+                run.executemany("DELETE FROM messages WHERE sequence BETWEEN ? AND ?", _runs(changes.deletes))
             for name, definition in changes.definitions.items():
                 if definition is None:
                     run.execute("DELETE FROM queues WHERE name = ?", (name,))
@@ -178,3 +195,18 @@ class Store:
         """After a fork, in the child: the parent goes on with the files; close nothing but our copy of the lock."""
         self._lock.disown()
         self.journal.disown()
+
+
+def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+    """The same, as the first and the last of those without a gap: what is consumed in order is one or two of them a batch, and
+    SQLite deletes these without being called for each."""
+    runs: list[tuple[int, int]] = []
+    ordered = iter(sorted(sequences))
+    first = last = next(ordered)
+    for sequence in ordered:
+        if sequence > last + 1:
+            runs.append((first, last))
+            first = sequence
+        last = sequence
+    runs.append((first, last))
+    return runs

@@ -16,8 +16,8 @@ from pathlib import Path
 from jmsclient.errors import StoreError, StoreFormatError, StoreInUseError
 
 APPLICATION_ID = 0x4A4D5343  # "JMSC", SQLite's application_id of our stores
-FORMAT = 2
-"""1 knew queues with three settings only."""
+FORMAT = 3
+"""1 knew queues with three settings only; before 3 every message was an envelope."""
 _MAGIC = b"SQLite format 3\x00"
 _VERSION_AT = 60  # offsets in SQLite's file header: user_version, then application_id 8 bytes on
 

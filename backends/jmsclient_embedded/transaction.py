@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.line import Line
+from jmsclient_embedded.rows import Columns
 
 
 @dataclass(frozen=True, slots=True)
 class SentPart:
-    """Messages of one send for one line; `envelopes` None where nothing of it is stored, or None for one that is not."""
+    """Messages of one send for one line; `columns` are what is stored of each, None for one that is not."""
 
     line: Line
     entries: list[Entry]
-    envelopes: Sequence[bytes | None] | None
+    columns: Sequence[Columns | None]
 
 
 @dataclass(slots=True)

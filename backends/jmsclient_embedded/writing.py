@@ -11,15 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 
 from jmsclient.clock import Clock
-from jmsclient.envelope import encode
 from jmsclient.errors import JmsClientError, StoreError, TransactionRolledBackError
 from jmsclient.events import emit
 from jmsclient_embedded.aftermath import Aftermath
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend
 from jmsclient_embedded.line import Line
+from jmsclient_embedded.rows import Columns, columns
 from jmsclient_embedded.steps import Answer, Steps
-from jmsclient_embedded.store import Definition, Store
+from jmsclient_embedded.store import Definition, Row, Store
 
 _CLOSED = "the store is closed, and what was given to it since is not stored; connect again"
 
@@ -68,19 +68,19 @@ class Writing:
         self,
         line: Line,
         entries: list[Entry],
-        envelopes: Sequence[bytes | None],
+        given: Sequence[Columns | None],
         done: Callable[[JmsClientError | None], None] | None,
     ) -> None:
-        """T4: messages that are visible when they are stored; None is the envelope of one that is not."""
+        """T4: messages that are visible when they are stored, `given` for each what that is; None for one that is not."""
         line.queue.begin_send(entries)
         batch = self._commits.next
-        batch.changes.inserts += _rows(line, entries, envelopes)
+        batch.changes.inserts += _rows(line, entries, given)
         batch.sends.append(PendingSend(line, entries, done))
         self._aftermath.write = True
 
     def commit(self, commit: PendingCommit) -> None:
         """A transaction ends: now, where nothing of it is stored, else when it is written."""
-        inserts = [row for part in commit.sent if part.envelopes for row in _rows(part.line, part.entries, part.envelopes)]
+        inserts = [row for part in commit.sent for row in _rows(part.line, part.entries, part.columns)]
         deletes = commit.deleted() if self.store is not None else set()
         if self.store is None or not (inserts or deletes):
             commit.end(True)
@@ -95,9 +95,9 @@ class Writing:
     def transfer(self, line: Line, entry: Entry) -> None:
         """A stored message enters another queue, in the transaction that takes it off the first.
 
-        Encodes under the lock: the two must not be split between transactions, and it is rare.
+        Encoded under the lock: the two must not be split between transactions, and it is rare.
         """
-        self.send(line, [entry], [encode(entry.content)], None)
+        self.send(line, [entry], [columns(entry.content)], None)
 
     def end_send(self, line: Line, entries: Sequence[Entry], wall: float) -> None:
         """T5: they are stored. Where their destination is gone meanwhile, they go too."""
@@ -232,10 +232,6 @@ class Writing:
             waiter.fail(error)
 
 
-def _rows(line: Line, entries: Sequence[Entry], envelopes: Sequence[bytes | None]) -> list[tuple[int, str, int, bytes]]:
+def _rows(line: Line, entries: Sequence[Entry], given: Sequence[Columns | None]) -> list[Row]:
     name = line.queue.name
-    return [
-        (entry.sequence, name, entry.count, envelope)
-        for entry, envelope in zip(entries, envelopes, strict=True)
-        if envelope is not None
-    ]
+    return [(entry.sequence, name, entry.count, *one) for entry, one in zip(entries, given, strict=True) if one is not None]

@@ -34,8 +34,10 @@ _numbers = itertools.count(1)
 
 
 def content(body: str = "", **settings: Any) -> PlainContent:
-    """A message with an id of its own."""
+    """A message with an id of its own, and what every message has that a producer made."""
     settings.setdefault("message_id", f"ID:{body}-{next(_numbers)}")
+    settings.setdefault("destination", "queue:///q")
+    settings.setdefault("timestamp", 1.0)
     return PlainContent(kind=MessageKind.TEXT, body=body, **settings)
 
 

@@ -148,9 +148,9 @@ def test_a_full_disk_fails_the_hand_over_and_leaves_no_torn_record(
             first.mark((number, 1) for number in numbers)
     marked = next(numbers) - 2  # the one before it was refused
     assert 0 < marked < MANY
-    assert journal(tmp_path).read() == {number: 1 for number in range(1, marked + 1)}
+    assert journal(tmp_path).read() == dict.fromkeys(range(1, marked + 1), 1)
     first.mark([(MANY, 1)])
-    assert journal(tmp_path).read() == {number: 1 for number in (*range(1, marked + 1), MANY)}
+    assert journal(tmp_path).read() == dict.fromkeys((*range(1, marked + 1), MANY), 1)
     first.close()
 
 

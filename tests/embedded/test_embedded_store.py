@@ -350,14 +350,25 @@ def test_an_empty_file_becomes_a_store(connect: Connect, file: Path) -> None:
     assert client.shown() == [("visible", 0)]
 
 
-def test_a_row_that_cannot_be_read_is_named(connect: Connect, url: str, file: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "content = x'00', id = NULL",
+        "content = 'JM', id = NULL",
+        "content = 5",
+        "priority = NULL",
+        "id = CAST(x'ff' AS TEXT)",
+        "queue = CAST(x'ff' AS TEXT)",
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(connect: Connect, url: str, file: Path, damage: str) -> None:
     client = connect()
     client.send("a")
     end(client)
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE messages SET envelope = x'00'")
+        connection.execute(f"UPDATE messages SET {damage}")
     connection.close()
-    with pytest.raises(StoreFormatError, match="message 1 cannot be read"):
+    with pytest.raises(StoreFormatError, match=r"message (1|\?) cannot be read"):
         connect()
     assert not Path(f"{file}.lock").exists()
 

@@ -1,0 +1,207 @@
+"""What of a message is in its row: everything comes back, whatever it is, plain ones in columns; stores of the formats before."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jmsclient.conversion import Byte
+from jmsclient.envelope import encode
+from jmsclient.errors import MessageFormatError
+from jmsclient.message import Content, MessageKind, PlainContent
+from jmsclient_embedded.rows import Columns, columns, read
+from jmsclient_embedded.store import Changes, Store, _runs
+from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT
+
+from .conftest import Connect
+
+_HEADERS = (
+    "destination", "persistent", "priority", "timestamp", "expiration", "delivery_time", "correlation_id", "reply_to", "type",
+)  # fmt: skip
+
+
+def plain(body: object = "body", kind: MessageKind = MessageKind.TEXT, **more: object) -> PlainContent:
+    given: dict[str, object] = {"message_id": "ID:1", "destination": "queue:///q", "timestamp": 1.25, **more}
+    return PlainContent(kind=kind, body=body, **given)  # type: ignore[arg-type]
+
+
+def everything(content: Content) -> object:
+    return (
+        content.kind,
+        content.message_id,
+        content.body(),
+        dict(content.properties()),
+        [content.header(name) for name in _HEADERS],
+    )
+
+
+def through_sqlite(row: Columns) -> Columns:
+    """What SQLite makes of it, in a table as the store's."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.execute("CREATE TABLE t (content BLOB NOT NULL, id TEXT, destination TEXT, priority INTEGER, timestamp REAL)")
+        connection.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?)", row)
+        (found,) = connection.execute("SELECT * FROM t").fetchall()
+    finally:
+        connection.close()
+    return found  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        plain(),
+        plain(""),
+        plain("\0 with \0 nothing \0"),
+        plain("12"),
+        plain(b"bytes \xff\0", MessageKind.BYTES),
+        plain(b"", MessageKind.BYTES),
+        plain(priority=9, destination="topic:///t/a%20b"),
+        plain(timestamp=3.0),
+    ],
+)
+def test_a_plain_message_is_in_columns(content: PlainContent) -> None:
+    row = columns(content)
+    assert row == (content.body(), content.message_id, content.destination, content.priority, content.timestamp)
+    again = read(through_sqlite(row))
+    assert isinstance(again, PlainContent)
+    assert everything(again) == everything(content)
+    assert again.size == content.size
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        plain("ü"),
+        plain("half a surrogate \ud800"),
+        plain(message_id="ID:ü"),
+        plain(destination="queue:///\udfff"),
+        plain(None),
+        plain(b"x", MessageKind.OBJECT),
+        plain({"a": 1, "b": b"\0"}, MessageKind.MAP),
+        plain([1, Byte(2), "x"], MessageKind.STREAM),
+        plain(None, MessageKind.MESSAGE),
+        plain(properties={"n": 1}),
+        plain(correlation_id="c"),
+        plain(reply_to="queue:///r"),
+        plain(type="t"),
+        plain(expiration=4e9),
+        plain(delivery_time=4e9),
+        plain(message_id=None),
+        plain(destination=None),
+        plain(timestamp=None),
+        plain(timestamp=3),
+        plain(timestamp=1e305),
+        plain(priority=12),
+        plain(priority=2**70),
+        plain(priority=None),
+    ],
+)
+def test_any_other_is_an_envelope(content: PlainContent) -> None:
+    row = columns(content)
+    assert row == (encode(content), None, None, None, None)
+    assert everything(read(through_sqlite(row))) == everything(content)
+
+
+@given(
+    body=st.text() | st.binary(),
+    destination=st.none() | st.text(),
+    message_id=st.none() | st.text(),
+    timestamp=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    priority=st.integers(-1, 11),
+    more=st.sampled_from([{}, {"properties": {"a": True}}, {"type": "t"}, {"expiration": 2.0}]),
+)
+def test_everything_comes_back(
+    body: str | bytes,
+    destination: str | None,
+    message_id: str | None,
+    timestamp: float | None,
+    priority: int,
+    more: dict[str, object],
+) -> None:
+    kind = MessageKind.TEXT if isinstance(body, str) else MessageKind.BYTES
+    content = plain(body, kind, destination=destination, message_id=message_id, timestamp=timestamp, priority=priority, **more)
+    assert everything(read(through_sqlite(columns(content)))) == everything(content)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("text", None, None, None, None),
+        (b"\0", None, None, None, None),
+        ("text", "ID:1", None, 4, 1.0),
+        ("text", "ID:1", "queue:///q", None, 1.0),
+        (5, "ID:1", "queue:///q", 4, 1.0),
+        (b"x", b"ID:1", "queue:///q", 4, 1.0),
+    ],
+)
+def test_columns_that_nobody_writes_are_refused(row: Columns) -> None:
+    with pytest.raises(MessageFormatError):
+        read(row)
+
+
+# -- stores of older formats ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(1, FORMAT))
+def test_a_store_of_a_format_before_is_brought_to_the_present_one(tmp_path: Path, connect: Connect, version: int) -> None:
+    file = tmp_path / "shop.db"
+    connection = sqlite3.connect(file)
+    connection.executescript(
+        f"""
+        BEGIN IMMEDIATE;
+        PRAGMA application_id = {APPLICATION_ID};
+        PRAGMA user_version = {version};
+        CREATE TABLE store (id BLOB NOT NULL);
+        INSERT INTO store VALUES (x'{"ab" * 16}');
+        CREATE TABLE queues (name TEXT PRIMARY KEY, settings TEXT NOT NULL);
+        CREATE TABLE messages (sequence INTEGER PRIMARY KEY, queue TEXT NOT NULL, count INTEGER NOT NULL, envelope BLOB NOT NULL);
+        COMMIT;
+        PRAGMA journal_mode = WAL;
+        """
+    )
+    old = [plain(str(number), properties={"n": number}) for number in range(3)]
+    connection.executemany(
+        "INSERT INTO messages VALUES (?, 'q', ?, ?)", [(7 + number, number, encode(one)) for number, one in enumerate(old)]
+    )
+    connection.commit()
+    connection.close()
+    client = connect(f"embedded:?store={file}")
+    client.send("new")
+    client.transport.close(None)
+    connection = sqlite3.connect(file)
+    assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+    assert connection.execute("SELECT sequence, id IS NULL FROM messages").fetchall() == [(7, 1), (8, 1), (9, 1), (10, 0)]
+    connection.close()
+    client = connect(f"embedded:?store={file}")
+    assert client.shown() == [("visible", 0), ("visible", 1), ("visible", 2), ("visible", 0)]
+    assert [everything(one.content) for one in client.take(3)[1]] == [everything(one) for one in old]
+    client.transport.close(None)
+
+
+# -- what leaves ---------------------------------------------------------------------------------------------------------------
+
+
+def test_runs_have_no_gap() -> None:
+    assert _runs([5]) == [(5, 5)]
+    assert _runs([3, 1, 2, 2, 9, 7, 8, 11]) == [(1, 3), (7, 9), (11, 11)]
+
+
+@given(st.sets(st.integers(1, 60), min_size=1), st.permutations(range(1, 61)))
+def test_exactly_what_is_deleted_goes(deleted: set[int], order: list[int]) -> None:
+    left = set(range(1, 61))
+    for first, last in _runs([one for one in order if one in deleted]):
+        left -= set(range(first, last + 1))
+    assert left == set(range(1, 61)) - deleted
+
+
+def test_rows_between_the_deleted_ones_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path / "shop.db")
+    store.write(Changes(inserts=[(number, "q", 0, *columns(plain(str(number)))) for number in range(1, 11)]))
+    store.write(Changes(deletes=[9, 2, 3, 4, 6]))
+    assert [row.content.body() for row in store.load()] == ["1", "5", "7", "8", "10"]
+    store.close()
