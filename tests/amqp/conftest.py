@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from jmsclient.transport.contract import Arrival, Receiver, ReceiverSpec, Transp
 from jmsclient.transport.registry import find_backend, parse_url
 
 from ..brokers.launching import compiled  # noqa: TID252  there is no package to name
+from ..brokers.proxy import Proxy  # noqa: TID252
 from .peer import Peer
 
 QUEUE = Queue("q")
@@ -64,6 +66,13 @@ def wait_for(sink: RecordingSink, count: int) -> list[Arrival]:
         assert time.monotonic() < end, f"expected {count}, got {sink.bodies}"
         time.sleep(0.002)
     return sink.arrivals[:count]
+
+
+@pytest.fixture
+def behind() -> Iterator[Callable[[str], Proxy]]:
+    """`behind(url)`: a proxy before the broker of that URL."""
+    with contextlib.ExitStack() as stack:
+        yield lambda url: stack.enter_context(Proxy(url))
 
 
 @pytest.fixture
