@@ -27,6 +27,7 @@ from jmsclient.history.redis_format import (
     COPY,
     SHOWN,
     Keys,
+    KnownTerms,
     ScriptCall,
     entry_looked_up,
     parked_of,
@@ -70,6 +71,7 @@ class RedisHistory(DocumentHistory):
         self._confirming = Confirming(confirm or Confirm(), shown, operation_timeout)
         self._eviction = Eviction(self._connections, shown)
         self._loss = Loss(shown)
+        self._known = KnownTerms()
         self._closed = False
 
     @classmethod
@@ -175,11 +177,11 @@ class RedisHistory(DocumentHistory):
     def _parts(self, commands: Sequence[Command]) -> list[ScriptCall]:
         """One script call for all; on a cluster one a trigger, whose keys are in one slot."""
         if not self._servers.slotted:
-            return [ScriptCall(self._keys, commands, range(len(commands)))]
+            return [ScriptCall(self._keys, commands, range(len(commands)), self._known)]
         positions: dict[str, list[int]] = {}
         for position, command in enumerate(commands):
             positions.setdefault(command.trigger, []).append(position)
-        return [ScriptCall(self._keys, [commands[one] for one in part], part) for part in positions.values()]
+        return [ScriptCall(self._keys, [commands[one] for one in part], part, self._known) for part in positions.values()]
 
     def _evaluate(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
         """Each part's answer, confirmed. Asked again where a server said that the slot has moved: tokens make that safe (TR-39)."""

@@ -38,7 +38,11 @@ class Keys:
         return f"{{{self._namespace}:{escaped(trigger)}}}"
 
     def entry(self, trigger: str, source: str, id_: str) -> bytes:
-        return _entry_prefix(self._namespace, trigger, source) + id_.encode("utf-8", "surrogatepass")
+        return self.prefix(trigger, source) + id_.encode("utf-8", "surrogatepass")
+
+    def prefix(self, trigger: str, source: str) -> bytes:
+        """What the keys of its entries begin with; the message's id follows."""
+        return _entry_prefix(self._namespace, trigger, source)
 
     def index(self, trigger: str) -> bytes:
         return _index(self._namespace, trigger)
@@ -196,6 +200,34 @@ def parked_of(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
     )
 
 
+Setting = tuple[str | bytes | int, ...]
+
+
+class KnownTerms:
+    """What the terms of commands come to: how their keys begin, and their setting. Thread-safe: plain stores of whole values."""
+
+    MOST = 1000
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, bytes, Setting]] = {}  # with the terms, so that no other object gets their identity
+
+    def of(self, command: Command, keys: Keys, triggers: dict[str, int]) -> tuple[bytes, Setting]:
+        """`triggers`: the numbers of a group's triggers; the command's is added."""
+        trigger = triggers.get(command.trigger)
+        if trigger is None:
+            trigger = triggers[command.trigger] = len(triggers) + 1
+        found = self._known.get(id(command.terms)) if trigger == 1 else None
+        if found is None or found[0] is not command.terms:
+            life = milliseconds(command.history_ttl)
+            setting = (VERBS[type(command)], trigger, life, *arguments_of(command))
+            found = (command.terms, keys.prefix(command.trigger, command.source), setting)
+            if command.terms is not None and trigger == 1:
+                if len(self._known) >= self.MOST:
+                    self._known.clear()
+                self._known[id(command.terms)] = found
+        return found[1], found[2]
+
+
 class ScriptCall:
     """The commands of one script call: their keys and arguments. `positions`: where their replies belong.
 
@@ -203,22 +235,23 @@ class ScriptCall:
     each other: arguments cost more than the rest of a call.
     """
 
-    __slots__ = ("_entries", "_keys", "_runs", "_settings", "_triggers", "mark", "positions", "triggers_key")
+    __slots__ = ("_entries", "_keys", "_known", "_runs", "_settings", "_triggers", "mark", "positions", "triggers_key")
 
-    def __init__(self, keys: Keys, commands: Sequence[Command], positions: Sequence[int]) -> None:
+    def __init__(self, keys: Keys, commands: Sequence[Command], positions: Sequence[int], known: KnownTerms) -> None:
         """Of at least one command; on a cluster of one trigger's."""
         self._keys = keys
+        self._known = known
         self.positions = positions
         self.mark = keys.mark(commands[0].trigger)
         self.triggers_key = keys.triggers(commands[0].trigger)
         self._triggers: dict[str, int] = {}
-        self._settings: list[tuple[str | bytes | int, ...]] = []
+        self._settings: list[Setting] = []
         self._entries: list[bytes] = []
         self._runs: list[tuple[int, list[str]]] = []
         self._pack(commands)
 
     def _pack(self, commands: Sequence[Command]) -> None:
-        known: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         terms: object = None
         tokens: list[str] = []
         prefix = b""
@@ -226,21 +259,15 @@ class ScriptCall:
         for command in commands:
             if command.terms is None or command.terms is not terms:
                 terms = command.terms
-                number = known.get(id(terms))
+                prefix, setting = self._known.of(command, self._keys, self._triggers)
+                number = numbers.get(id(terms)) if terms is not None else None
                 if number is None:
-                    number = self._setting(command)
-                    if terms is not None:
-                        known[id(terms)] = number
-                prefix = self._keys.entry(command.trigger, command.source, "")
+                    self._settings.append(setting)
+                    number = numbers[id(terms)] = len(self._settings)
                 tokens = []
                 self._runs.append((number, tokens))
             tokens.append(command.token)
             entries.append(prefix + command.id.encode("utf-8", "surrogatepass"))
-
-    def _setting(self, command: Command) -> int:
-        trigger = self._triggers.setdefault(command.trigger, len(self._triggers) + 1)
-        self._settings.append((VERBS[type(command)], trigger, milliseconds(command.history_ttl), *arguments_of(command)))
-        return len(self._settings)
 
     @property
     def arguments(self) -> list[str | bytes | int]:

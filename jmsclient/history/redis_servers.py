@@ -7,10 +7,13 @@ Must not know what a history is. Source: rules TR-39, TR-51, TR-53.
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -22,7 +25,15 @@ from redis.sentinel import Sentinel
 
 from jmsclient.history.redis_address import Address
 
+pack_command: Callable[[Question], bytes] | None
+try:
+    from hiredis import pack_command
+except ImportError:
+    pack_command = None
+
 Question = tuple[Any, ...]
+FRESH = 0.1
+"""Seconds since its last answer in which a connection is used again without a look whether it is alive."""
 FAILURES = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException, OSError)
 """What these raise where a server does not answer, or answers with an error. A cluster's own is no RedisError."""
 
@@ -121,20 +132,35 @@ class Connections:
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
         self._known: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+        self._fresh: deque[tuple[Any, Any, float]] = deque()  # pool, connection, since when; append and pop are atomic
+        self._process = os.getpid()
 
-    @contextmanager
-    def on(self, pool: Any) -> Iterator[Any]:
-        """A connected connection of this pool. Given up where the question did not end: an answer that is still to come must not
-        be taken for that of the next."""
-        connection = pool.get_connection()
-        try:
-            yield connection
-        except redis.exceptions.ResponseError:
-            raise  # it was answered
-        except BaseException:
+    def on(self, pool: Any) -> Borrowed:
+        """A connected connection of this pool, for a `with`. Given up where the question did not end: an answer that is still to
+        come must not be taken for that of the next."""
+        return Borrowed(self, pool)
+
+    def borrow(self, pool: Any) -> Any:
+        """One that was asked a moment ago, if there is one: a pool's look at a connection costs as much as a question."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._fresh.clear()  # they are the parent's
+        while self._fresh:
+            try:
+                of, connection, since = self._fresh.pop()
+            except IndexError:
+                break
+            if of is pool and time.monotonic() - since < FRESH:
+                return connection
+            of.release(connection)
+        return pool.get_connection()
+
+    def give_back(self, pool: Any, connection: Any, *, answered: bool) -> None:
+        """`answered`: nothing is to come any more."""
+        if answered:
+            self._fresh.append((pool, connection, time.monotonic()))
+        else:
             connection.disconnect()
-            raise
-        finally:
             pool.release(connection)
 
     def ask(self, pool: Any, questions: Sequence[Question]) -> list[Any]:
@@ -158,8 +184,29 @@ class Connections:
         self._known.pop(connection, None)
 
 
+class Borrowed:
+    """See `Connections.on`."""
+
+    __slots__ = ("_connection", "_from", "_pool")
+
+    def __init__(self, from_: Connections, pool: Any) -> None:
+        self._from = from_
+        self._pool = pool
+
+    def __enter__(self) -> Any:
+        self._connection = self._from.borrow(self._pool)
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        answered = error is None or isinstance(error, redis.exceptions.ResponseError)
+        self._from.give_back(self._pool, self._connection, answered=answered)
+
+
 def send(connection: Any, questions: Sequence[Question]) -> None:
-    connection.send_packed_command(connection.pack_commands(questions))
+    if pack_command is not None:  # what redis-py ends up with, without its look at every argument
+        connection.send_packed_command([b"".join(map(pack_command, questions))])
+    else:
+        connection.send_packed_command(connection.pack_commands(questions))
 
 
 def receive(connection: Any, number: int) -> list[Any]:

@@ -32,7 +32,10 @@ def bind(function: Callable[..., Any], *, transacted: bool = False) -> Callable[
     def call(message: Message, delivery: Delivery) -> Any:
         return function(*[argument(message, delivery) for argument in arguments])
 
-    return call
+    def call_with_message(message: Message, _: Delivery) -> Any:
+        return function(message)
+
+    return call_with_message if arguments == [_the_message] else call
 
 
 class BatchCall:

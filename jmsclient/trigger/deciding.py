@@ -14,7 +14,7 @@ from jmsclient.destination import Destination
 from jmsclient.errors import IllegalStateError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.history.contract import ParkedMessage, new_token
-from jmsclient.history.entries import Claim, Reply, State
+from jmsclient.history.entries import Reply, State
 from jmsclient.message import Message
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, Arrival
@@ -52,7 +52,6 @@ class Deciding:
         send_copy: SendCopy,
         capabilities: Capabilities,
         provider_error_destination: Destination | None,
-        worker: str,
         set_completed: Callable[[], None],
     ) -> None:
         self.claiming: dict[str, Work] = {}
@@ -62,7 +61,6 @@ class Deciding:
         self._leases = leases
         self._start = start
         self._delayed_release = capabilities.delayed_release
-        self._worker = worker
         self._warned_no_id = False
         self.outage = Outage(desk, suspension, decided=self.decided)
         self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on, delays=capabilities.delayed_release)
@@ -147,20 +145,10 @@ class Deciding:
         if self.outage.decides:
             self._undecidable(work)
             return
-        declaration = self._declaration
         self.claiming[work.token] = work
-        command = Claim(
-            **self._desk.key(work),
-            lease=declaration.lease,
-            history_ttl=declaration.history_ttl,
-            delivery_count=work.arrival.delivery_count,
-            take_over=take_over,
-            despite_loss=work.question is not None or declaration.in_doubt == "run",  # somebody said that it may run (TR-53)
-            owner=self._worker,
-            body_hash=work.body_hash,
-            decided=work.parked is not None,
-        )
-        self._desk.ledger.add(command, lambda reply: self._claim_answered(work, reply), lambda: self._claim_unanswered(work))
+        said_to_run = work.question is not None or self._declaration.in_doubt == "run"  # TR-53
+        command = self._desk.asking.claim(work, take_over=take_over, despite_loss=said_to_run, decided=work.parked is not None)
+        self._desk.ledger.add(command, work, self._claim_answered, self._claim_unanswered)
 
     def _undecidable(self, work: Work) -> None:
         """Without its history a message is decided as `history_unavailable` says; a stored copy stays where it is."""
@@ -187,7 +175,10 @@ class Deciding:
             else:
                 self.decided(work, self._classify(work, reply, has_history=True))
             return
-        self._leases.begin(work, reply)
+        now = self._leases.begin(work, reply)
+        if reply.entry is None and not reply.cautious and not self._desk.heard:  # as nearly every message
+            self._new(work, now)
+            return
         self._tell_claim(work, reply)
         if reply.entry is not None and reply.entry.state is State.PROCESSING:
             self._desk.counters.abandoned += 1
@@ -236,7 +227,7 @@ class Deciding:
             case AskResolver():
                 self.resolving.ask(work, decision)
 
-    def _new(self, work: Work) -> None:
+    def _new(self, work: Work, now: float | None = None) -> None:
         self._desk.keep(work)
         if work.arrival.delivery_count > self._declaration.max_deliveries and work.parked is None:  # TR-58; unless decided
             self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
@@ -246,8 +237,9 @@ class Deciding:
         if self._desk.heard:
             text = f"is New: attempt {work.attempt}" + (", the history lost what it may have known" if work.history_lost else "")
             self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost)
-        work.question = None
-        work.started = self._desk.clock.monotonic()
+        if work.question is not None:
+            work.question = None
+        work.started = self._desk.clock.monotonic() if now is None else now
         if self._joining is not None and not isinstance(work.arrival.content, SetContent):
             self._joining.join(work)
             return

@@ -14,9 +14,10 @@ from typing import Any
 
 from jmsclient.clock import Clock
 from jmsclient.events import emit, wanted
-from jmsclient.history.entries import Complete, Release, Reply, State
+from jmsclient.history.entries import Release, Reply, State
 from jmsclient.intake import Intake
 from jmsclient.transport.contract import ACCEPT, RELEASE, Arrival, Outcome, Verb
+from jmsclient.trigger.asking import Asking
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.ledger import Ledger
@@ -31,12 +32,15 @@ QUIET = logging.DEBUG
 class Desk:
     """What the rooms of one trigger share: its declaration, clock, intake, ledger, counters and running work."""
 
-    def __init__(self, declaration: Declaration, intake: Intake, clock: Clock, counters: Counters | None = None) -> None:
+    def __init__(
+        self, declaration: Declaration, intake: Intake, clock: Clock, counters: Counters | None = None, worker: str = ""
+    ) -> None:
         self.declaration = declaration
         self.intake = intake
         self.clock = clock
         self.counters = counters or Counters()
         self.ledger = Ledger(declaration.history, clock) if declaration.history is not None else None
+        self.asking = Asking(declaration, worker)
         self.running: dict[int, Work] = {}
         self.awaited: set[Key] = set()
         """What copies are held of (TR-67)."""
@@ -143,29 +147,29 @@ class Desk:
     def complete(self, work: Work, outcome: str) -> None:
         """Write `completed`, then accept. Without a claim there is nothing to write."""
         work.renew_at = None
+        work.outcome = outcome
         if work.recorded:
-            self._finished(work, outcome, recorded=True)
+            self._finished(work, recorded=True)
             return
         if not work.claimed:
             if work.unrecorded and self.ledger is not None and work.id is not None:  # so that a later copy is a Duplicate
-                self.ledger.note(Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl))
-            self._finished(work, outcome, recorded=False)
+                self.ledger.note(self.asking.complete(work, outcome), work)
+            self._finished(work, recorded=False)
             return
         assert self.ledger is not None
-        command = Complete(**self.key(work), outcome=outcome, history_ttl=self.declaration.history_ttl)
-        self.ledger.add(command, lambda reply: self._completed(work, outcome, reply))
+        self.ledger.add(self.asking.complete(work, outcome), work, self._completed)
 
-    def _completed(self, work: Work, outcome: str, reply: Reply) -> None:
+    def _completed(self, work: Work, reply: Reply) -> None:
         if reply.lease_lost:
             self.lease_lost(work)
         else:
-            self._finished(work, outcome, recorded=True)
+            self._finished(work, recorded=True)
 
-    def _finished(self, work: Work, outcome: str, *, recorded: bool) -> None:
+    def _finished(self, work: Work, *, recorded: bool) -> None:
         self.counters.completed += 1
         if self.heard:
             seconds = round(self.clock.monotonic() - work.started, 6) if work.started else None
-            self.tell("completed", work, QUIET, "is completed", outcome=outcome, recorded=recorded, seconds=seconds)
+            self.tell("completed", work, QUIET, "is completed", outcome=work.outcome, recorded=recorded, seconds=seconds)
         self.accept(work)
 
     def release(self, work: Work, to: State, then: Callable[[], None], *, lease: float = 0.0) -> None:
@@ -178,7 +182,7 @@ class Desk:
             return
         assert self.ledger is not None
 
-        def answered(reply: Reply) -> None:
+        def answered(work: Work, reply: Reply) -> None:
             if reply.lease_lost:
                 self.lease_lost(work)
             else:
@@ -186,7 +190,7 @@ class Desk:
                 then()
 
         command = Release(**self.key(work), to=to, lease=lease, reason=to.value, history_ttl=self.declaration.history_ttl)
-        self.ledger.add(command, answered)
+        self.ledger.add(command, work, answered)
 
     def lease_lost(self, work: Work) -> None:
         """Another owner holds the entry: nothing is acknowledged; the delivery goes back (TR-39, TR-66)."""

@@ -127,16 +127,22 @@ class Handlers:
                 work.answer = self._declaration.resolver(self._request(work))
                 return
             delivery = self._delivery(work)
-            with self._recording(work, delivery):
-                self._call(work.message, delivery)
-                if delivery.gathered:
-                    self._send(delivery.gathered)
+            if self._records:
+                with self._recording(work, delivery):
+                    self._run(work, delivery)
+            else:
+                self._run(work, delivery)
             if self._transaction is not None:
                 self._transaction.commit((work,))
         except BaseException as error:  # noqa: BLE001  whatever application code raises is the result of this work
             work.error = error
             if self._transaction is not None and work.question is None:
                 self._transaction.failed(error)
+
+    def _run(self, work: Work, delivery: Delivery) -> None:
+        self._call(work.message, delivery)
+        if delivery.gathered:
+            self._send(delivery.gathered)
 
     async def _execute_async(self, work: Item, sender: ThreadPoolExecutor) -> None:
         if isinstance(work, Batch):
@@ -196,7 +202,7 @@ class Handlers:
     def _recording(self, work: Work, delivery: Delivery) -> AbstractContextManager[None]:
         """The history's transaction, where the handler asks for it (TR-36)."""
         declaration = self._declaration
-        if not self._records or declaration.history is None:
+        if declaration.history is None:
             return NOTHING
         completion = None
         if work.claimed:

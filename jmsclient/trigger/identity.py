@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 
 from jmsclient.envelope import encode_body
-from jmsclient.history.contract import stored_id
+from jmsclient.history.contract import LONGEST_ID, stored_id
 from jmsclient.message import Content, Message
 
 
@@ -14,6 +14,8 @@ def history_id(content: Content) -> tuple[str, str] | None:
     """The id a history knows a message by, and where it came from (TR-32): the `uuid` property if it is a non-empty scalar,
     else JMSMessageID, else None. Raises MessageFormatError where the properties cannot be decoded."""
     uuid = content.properties().get("uuid")
+    if type(uuid) is str and uuid.isascii() and len(uuid) <= LONGEST_ID and "!" <= uuid[:1] != "s":  # nearly every one: as it is
+        return uuid, "uuid"
     if isinstance(uuid, str | int | float) and not isinstance(uuid, bool) and str(uuid).strip():
         return stored_id(str(uuid)), "uuid"
     return (stored_id(content.message_id), "JMSMessageID") if content.message_id else None

@@ -82,7 +82,7 @@ class InDoubtMessages:
             history_ttl=desk.declaration.history_ttl,
             owner=work.entry.owner if work.entry else None,
         )
-        desk.ledger.add(command, lambda reply: self._parked(work, reason, reply))
+        desk.ledger.add(command, work, lambda work, reply: self._parked(work, reason, reply))
 
     def _parked(self, work: Work, reason: str, reply: Reply) -> None:
         if reply.done:

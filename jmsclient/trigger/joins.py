@@ -71,7 +71,7 @@ class Joining:
             needed=self._needed,
             expires=self._spec.expires,
         )
-        desk.ledger.add(command, lambda reply: self._joined(work, activation, reply))
+        desk.ledger.add(command, work, lambda work, reply: self._joined(work, activation, reply))
 
     def _place(self, work: Work) -> str:
         """Where it came from: a parked copy by what it says, for any lane may be given it."""

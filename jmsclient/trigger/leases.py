@@ -20,26 +20,42 @@ class Leases:
         self._desk = desk
         self._lease = desk.declaration.lease
         self._max_run_time = desk.declaration.options.max_run_time
+        self._first = math.inf
+        """No renewal is due before; perhaps none is then, for its work has ended."""
 
-    def begin(self, work: Work, reply: Reply) -> None:
-        """A claim was made: what the reply says of it, and when it has to be renewed."""
+    def begin(self, work: Work, reply: Reply) -> float:
+        """A claim was made: what the reply says of it, and when it has to be renewed. Returns the time."""
         now = self._desk.clock.monotonic()
         work.claimed = True
         work.entry = reply.entry
-        work.attempt = max(reply.attempt, work.attempt)
+        if reply.attempt > work.attempt:
+            work.attempt = reply.attempt
         work.fencing_token = reply.fencing_token
         work.lease_until = now + self._lease
-        work.renew_at = now + self._lease / 3
-        work.renew_until = None if self._max_run_time is None else now + self._max_run_time
+        self._renew_at(work, now + self._lease / 3)
+        if self._max_run_time is not None:
+            work.renew_until = now + self._max_run_time
+        return now
 
     def watch(self, now: float) -> None:
         """Renew what is due."""
+        if now < self._first:
+            return
+        self._first = math.inf
         for work in self._desk.running.values():
-            if work.renew_at is not None and work.renew_at <= now:
-                self._renew(work, now)
+            if work.renew_at is not None:
+                if work.renew_at <= now:
+                    self._renew(work, now)
+                elif work.renew_at < self._first:
+                    self._first = work.renew_at
 
     def due(self) -> list[float]:
-        return [work.renew_at for work in self._desk.running.values() if work.renew_at is not None]
+        return [] if self._first == math.inf else [self._first]
+
+    def _renew_at(self, work: Work, at: float) -> None:
+        work.renew_at = at
+        if at < self._first:
+            self._first = at
 
     def _renew(self, work: Work, now: float) -> None:
         if work.renew_until is not None and now >= work.renew_until:
@@ -49,14 +65,14 @@ class Leases:
         assert desk.ledger is not None
         work.renew_at = math.inf
 
-        def answered(reply: Reply) -> None:
+        def answered(work: Work, reply: Reply) -> None:
             if work.renew_at is None:  # it has finished meanwhile
                 return
             if not reply.lease_lost:
                 work.lease_until = desk.clock.monotonic() + self._lease
-                work.renew_at = now + self._lease / 3
+                self._renew_at(work, now + self._lease / 3)
                 return
             work.renew_at = None
             desk.tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
 
-        desk.ledger.add(Renew(**desk.key(work), lease=self._lease, history_ttl=desk.declaration.history_ttl), answered)
+        desk.ledger.add(Renew(**desk.key(work), lease=self._lease, history_ttl=desk.declaration.history_ttl), work, answered)

@@ -13,9 +13,10 @@ from jmsclient.clock import Clock
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.history.entries import Command, Release, Reply
+from jmsclient.trigger.work import Work
 
-Answer = Callable[[Reply], None]
-Unanswered = Callable[[], None]
+Answer = Callable[[Work, Reply], None]
+Unanswered = Callable[[Work], None]
 
 
 MOST_NOTES = 1000
@@ -28,15 +29,15 @@ class Ledger:
         self._history = history
         self._clock = clock
         self._spent = 0.0
-        self._waiting: list[tuple[Command, Answer, Unanswered | None]] = []
+        self._waiting: list[tuple[Command, Work, Answer, Unanswered | None]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, command: Command, answer: Answer, unanswered: Unanswered | None = None) -> None:
-        """Send this with the next group; `answer` may add further commands. `unanswered` (of a claim) is called instead when
-        the store did not answer."""
-        self._waiting.append((command, answer, unanswered))
+    def add(self, command: Command, work: Work, answer: Answer, unanswered: Unanswered | None = None) -> None:
+        """Send this about a work with the next group; `answer` is called with both and may add further commands. `unanswered`
+        (of a claim) is called instead when the store did not answer."""
+        self._waiting.append((command, work, answer, unanswered))
 
     def time_spent(self) -> float:
         """Seconds in the store since it was asked last."""
@@ -46,14 +47,14 @@ class Ledger:
     @property
     def pressing(self) -> bool:
         """Somebody waits for an answer."""
-        return any(answer is not _nothing_to_do for _, answer, _ in self._waiting)
+        return any(answer is not _nothing_to_do for _, _, answer, _ in self._waiting)
 
-    def note(self, command: Command) -> None:
+    def note(self, command: Command, work: Work) -> None:
         """Tell the store when it answers again, if not too much waits by then: nobody needs to know. Takes the place of what
         waits for the same token."""
         self.forget(command.token)
         if len(self._waiting) < MOST_NOTES:
-            self._waiting.append((command, _nothing_to_do, None))
+            self._waiting.append((command, work, _nothing_to_do, None))
 
     def forget(self, token: str) -> bool:
         """Drop what waits for this token (TR-50: given up); True if there was something."""
@@ -71,28 +72,30 @@ class Ledger:
             group, self._waiting = self._waiting, []
             begun = self._clock.monotonic()
             try:
-                replies = self._history.exchange([command for command, _, _ in group])
+                replies = self._history.exchange([one[0] for one in group])
             except HistoryUnavailableError:
-                self._waiting = [(*_again(command, answer, unanswered), None) for command, answer, unanswered in group]
-                for _, _, unanswered in group:
+                self._waiting = [_again(*one) for one in group]
+                for _, work, _, unanswered in group:
                     if unanswered is not None:
-                        unanswered()
+                        unanswered(work)
                 raise
             finally:
                 self._spent += self._clock.monotonic() - begun
-            for (_, answer, _), reply in zip(group, replies, strict=True):
-                answer(reply)
+            for (_, work, answer, _), reply in zip(group, replies, strict=True):
+                answer(work, reply)
 
 
-def _again(command: Command, answer: Answer, unanswered: Unanswered | None) -> tuple[Command, Answer]:
+def _again(
+    command: Command, work: Work, answer: Answer, unanswered: Unanswered | None
+) -> tuple[Command, Work, Answer, Unanswered | None]:
     """What is sent when the store answers again: the same command, or the release of a claim that may have been made."""
     if unanswered is None:
-        return command, answer
+        return command, work, answer, None
     release = Release(
         trigger=command.trigger, id=command.id, source=command.source, token=command.token, history_ttl=command.history_ttl
     )
-    return release, _nothing_to_do
+    return release, work, _nothing_to_do, None
 
 
-def _nothing_to_do(_: Reply) -> None:
+def _nothing_to_do(_: Work, __: Reply) -> None:
     """Nobody waits for it: a claim whose asker was told that there is none, or a note."""

@@ -83,6 +83,8 @@ class Resolving:
                 self._timed_out(work)
 
     def due(self) -> list[float]:
+        if self._desk.declaration.resolver is None:
+            return []
         asked = (work for work in self._desk.running.values() if work.question is not None and not work.given_up)
         return [work.started + self._limit for work in asked]
 

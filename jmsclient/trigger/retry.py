@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from jmsclient.errors import TransientError
-from jmsclient.history.entries import Claim, Reply, State
+from jmsclient.history.entries import Reply, State
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.leases import Leases
 from jmsclient.trigger.work import Work
@@ -36,14 +36,12 @@ class Retries:
         start: Callable[[Work], None],
         redeliver: Callable[[Work, BaseException], None],
         suspend: Callable[[str], None],
-        worker: str,
     ) -> None:
         self._desk = desk
         self._leases = leases
         self._start = start
         self._redeliver = redeliver
         self._suspend = suspend
-        self._worker = worker
         self._most = desk.declaration.max_retries
 
     def waiting(self) -> list[Work]:
@@ -103,17 +101,8 @@ class Retries:
     def _claim(self, work: Work, *, take_over: bool) -> None:
         desk = self._desk
         assert desk.ledger is not None
-        command = Claim(
-            **desk.key(work),
-            lease=desk.declaration.lease,
-            history_ttl=desk.declaration.history_ttl,
-            delivery_count=work.arrival.delivery_count,
-            take_over=take_over,
-            despite_loss=take_over,
-            owner=self._worker,
-        )
         # Not confirmed, it is asked again: the token is the one that this work has had all along.
-        desk.ledger.add(command, lambda reply: self._claimed(work, reply))
+        desk.ledger.add(desk.asking.claim(work, take_over=take_over, despite_loss=take_over), work, self._claimed)
 
     def _claimed(self, work: Work, reply: Reply) -> None:
         if reply.done:

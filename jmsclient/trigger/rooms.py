@@ -80,7 +80,7 @@ class Rooms(ABC):
         self._intake = intake
         self._on_failed = on_failed
         self._ready: list[Work] = []
-        self._desk = Desk(declaration, intake, clock, counters)
+        self._desk = Desk(declaration, intake, clock, counters, worker)
         self._held = Held(self._desk, capabilities.hold_limit)
         self._carrying_out = CarryingOut(self._desk, looks=carries_out)
         self._waiting = Waiting(self._desk, capabilities, idle_timeout)
@@ -99,7 +99,6 @@ class Rooms(ABC):
             send_copy=send_copy,
             capabilities=capabilities,
             provider_error_destination=provider_error_destination,
-            worker=worker,
             set_completed=on_set_completed or self.look,
         )
         self._claiming = self._deciding.claiming
@@ -112,7 +111,6 @@ class Rooms(ABC):
             start=self._ready.append,
             redeliver=self._failing.redeliver,
             suspend=self._suspend,
-            worker=worker,
         )
         self._stand_in = stand_in
         may_be_inline = stand_in is not None and transaction is None

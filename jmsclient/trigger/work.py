@@ -21,32 +21,28 @@ class Work:
     asked; `recorded`: its handler's transaction wrote `completed` (TR-36); `parked` is the stored copy that it was made from
     (TR-34)."""
 
-    __slots__ = (
-        "answer",
-        "arrival",
-        "attempt",
-        "body_hash",
-        "claimed",
-        "entry",
-        "error",
-        "fencing_token",
-        "given_up",
-        "history_lost",
-        "id",
-        "lease_until",
-        "message",
-        "parked",
-        "question",
-        "recorded",
-        "renew_at",
-        "renew_until",
-        "retries",
-        "retry_at",
-        "source",
-        "started",
-        "token",
-        "unrecorded",
-    )
+    # What most messages never change is the class's: five stores a message, not twenty-four.
+    answer: Any = None
+    attempt: int = 1
+    body_hash: bytes | None = None
+    claimed: bool = False
+    entry: Entry | None = None
+    error: BaseException | None = None
+    fencing_token: int = 0
+    given_up: bool = False
+    history_lost: bool = False
+    lease_until: float = 0.0
+    outcome: str = "done"
+    """What its `completed` entry says, or would say."""
+    parked: ParkedMessage | None = None
+    question: AskResolver | None = None
+    recorded: bool = False
+    renew_at: float | None = None
+    renew_until: float | None = None
+    retries: int = 0
+    retry_at: float | None = None
+    started: float = 0.0
+    unrecorded: bool = False
 
     def __init__(self, arrival: Arrival, message: Message, id: str | None, source: str | None, token: str) -> None:  # noqa: A002
         self.arrival = arrival
@@ -54,22 +50,3 @@ class Work:
         self.id = id
         self.source = source
         self.token = token
-        self.attempt = 1
-        self.body_hash: bytes | None = None
-        self.claimed = False
-        self.entry: Entry | None = None
-        self.fencing_token = 0
-        self.started = 0.0
-        self.renew_at: float | None = None
-        self.renew_until: float | None = None
-        self.retries = 0
-        self.retry_at: float | None = None
-        self.lease_until = 0.0
-        self.error: BaseException | None = None
-        self.question: AskResolver | None = None
-        self.answer: Any = None
-        self.given_up = False
-        self.history_lost = False
-        self.recorded = False
-        self.unrecorded = False
-        self.parked: ParkedMessage | None = None

@@ -1,0 +1,58 @@
+"""The two commands that the history gets for every message: what a declaration says of them once is said once.
+
+`terms` tells the store so (see `Command`). Touched by whoever has the pipeline's turn. Rules TR-38, TR-39, TR-53.
+"""
+
+from __future__ import annotations
+
+from jmsclient.history.entries import Claim, Complete
+from jmsclient.trigger.declaration import Declaration
+from jmsclient.trigger.work import Work
+
+
+class Asking:
+    """See the module. `worker` is the owner that a claim names."""
+
+    def __init__(self, declaration: Declaration, worker: str = "") -> None:
+        self._name = declaration.name
+        self._lease = declaration.lease
+        self._ttl = declaration.history_ttl
+        self._worker = worker
+        self._terms: dict[tuple[object, ...], object] = {}
+
+    def claim(self, work: Work, *, take_over: bool, despite_loss: bool, decided: bool = False) -> Claim:
+        count, body_hash = work.arrival.delivery_count, work.body_hash
+        assert work.id is not None
+        assert work.source is not None
+        return Claim(
+            trigger=self._name,
+            id=work.id,
+            source=work.source,
+            token=work.token,
+            history_ttl=self._ttl,
+            terms=None if body_hash else self._same(work.source, take_over, despite_loss, decided, count == 1),
+            lease=self._lease,
+            delivery_count=count,
+            take_over=take_over,
+            owner=self._worker,
+            body_hash=body_hash,
+            decided=decided,
+            despite_loss=despite_loss,
+        )
+
+    def complete(self, work: Work, outcome: str) -> Complete:
+        assert work.id is not None
+        assert work.source is not None
+        return Complete(
+            trigger=self._name,
+            id=work.id,
+            source=work.source,
+            token=work.token,
+            history_ttl=self._ttl,
+            terms=self._same(work.source, outcome),
+            outcome=outcome,
+        )
+
+    def _same(self, *what: object) -> object:
+        """One object for all that are alike in this."""
+        return self._terms.setdefault(what, what)
