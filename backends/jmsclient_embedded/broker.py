@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
@@ -91,6 +92,8 @@ class Broker:
         self.client_ids: set[str] = set()
         """Those of the connections that are open."""
         self._reported: set[int] = set()
+        self._left: deque[tuple[Line, Sequence[Content]]] = deque()
+        """Put while another thread had the lock, which carries it out."""
         self._scan_interval = scan_interval or math.inf
         self._next_scan = clock.monotonic() + self._scan_interval
         self.steps = Steps(
@@ -100,7 +103,8 @@ class Broker:
             serve=self._serve,
             ended=self.writing.end,
             gathered=self.settling.gathered,
-            carry_out=self.settling.accept_gathered,
+            left=self._left,
+            carry_out=self._carry_out,
         )
         if store is not None:
             self._load(store)
@@ -118,27 +122,41 @@ class Broker:
         """Put messages that are not stored on a `plain` queue: the short way; False where it is plain no more.
 
         Nothing can go wrong, so nobody waits: from the main thread they are on their way when it returns, before all that is handed
-        over later. Hot path: no closure, and a look at what is left to be done only where somebody wants messages.
+        over later; and where another thread has the lock, that one carries it out (steps.py). Hot path: no closure, and a look at
+        what is left to be done only where somebody wants messages.
         """
-        steps, gathered = self.steps, self.settling.gathered
+        steps = self.steps
         if not steps.by_caller():
             if steps.backlog < MOST_PUTS_AHEAD:
                 steps.tell(lambda: self._put_promised(line, contents))
             else:
                 steps.ask(lambda: self._put_promised(line, contents))
             return True
+        if not steps.lock.acquire(blocking=len(self._left) >= MOST_PUTS_AHEAD):
+            return self._leave(line, contents)
         rest = None
-        with steps.lock:
-            if not line.plain:
-                return False
-            if gathered:
-                self.settling.accept_gathered()
-                self._put(line, contents)
+        try:
+            plain = line.plain
+            late = bool(self.settling.gathered or self._left)
+            if late:
+                self._carry_out()
+            if (plain and self._put(line, contents)) or late:
                 rest = self._after()
-            elif self._put(line, contents):
-                rest = self._after()
+        finally:
+            steps.lock.release()
         if rest is not None:
             rest()
+        if self._left:
+            steps.carry_out_left()
+        return plain
+
+    def _leave(self, line: Line, contents: Sequence[Content]) -> bool:
+        """`put` by whoever has the lock."""
+        leave, left = self._left.append, (line, contents)
+        if not line.plain:
+            return False
+        leave(left)  # no call since the look, so no other thread came between: a pause that returned lets nothing in
+        self.steps.carry_out_left()
         return True
 
     def send(
@@ -190,12 +208,14 @@ class Broker:
             steps.tell(lambda: self.granting.request(outlet, count))
             return
         with steps.lock:
-            if self.settling.gathered:
-                self.settling.accept_gathered()
+            if self.settling.gathered or self._left:
+                self._carry_out()
             self.granting.request(outlet, count)
             rest = self._after()
         if rest is not None:
             rest()
+        if self._left:
+            steps.carry_out_left()
 
     def settle(self, outlet: Outlet, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         """Hand a settlement over; returns at once."""
@@ -259,6 +279,22 @@ class Broker:
                 return
             line = self.granting.line(name)
         self._put(line, contents)
+
+    def _carry_out(self) -> None:
+        """At the beginning of a step: what was handed over without one. What was put on one queue in a row enters it together."""
+        if self.settling.gathered:
+            self.settling.accept_gathered()
+        left = self._left
+        while left:
+            line, contents = left.popleft()
+            if left and left[0][0] is line:
+                contents = [*contents, *left.popleft()[1]]
+                while left and left[0][0] is line:
+                    contents += left.popleft()[1]
+            try:
+                self._put_promised(line, contents)
+            except Exception:  # whoever has the lock has nothing to do with it
+                _logger.exception("messages could not be put on queue %r", line.queue.name)
 
     def discard(self, line: Line, entries: list[Entry]) -> None:
         """T17: these were taken away by management."""
@@ -361,6 +397,8 @@ class Broker:
             except Exception:  # a sink never raises; if it does, the broker must go on
                 _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
             with self.steps.lock:
+                if self._left:
+                    self._carry_out()
                 if self.granting.pushed(outlet) and (outlet.closing or outlet.idle):
                     self.closing.idle(outlet)
                 if self.admission.freed_quotas:
