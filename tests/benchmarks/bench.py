@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import bench_amqp
+import bench_artemis
 import bench_durable
 import bench_embedded
 import bench_selector
 import bench_trigger
 import bench_waiting
-from bench_pairs import PAIRS, QUICK, Ratio, Size, measure
+from bench_pairs import PAIRS, QUICK, LeftOut, Ratio, Size, measure
 from rich.console import Console
 from rich.table import Table
 
@@ -28,6 +29,7 @@ RATIOS = (
     *bench_trigger.RATIOS,
     *bench_waiting.RATIOS,
     *bench_amqp.RATIOS,
+    *bench_artemis.RATIOS,
 )
 
 
@@ -50,20 +52,22 @@ def table(lines: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def chosen(only: list[str]) -> list[Ratio]:
-    """Those whose name has one of these words in it; all where none is given."""
-    return [ratio for ratio in RATIOS if not only or any(word in ratio.name for word in only)]
+def chosen(only: list[str], without: list[str]) -> list[Ratio]:
+    """Those whose name has one of the words of `only` in it, all where none is given; and none of `without`."""
+    wanted = [ratio for ratio in RATIOS if not only or any(word in ratio.name for word in only)]
+    return [ratio for ratio in wanted if not any(word in ratio.name for word in without)]
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Print ratios and write them to bench.jsonl.")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="ratios with this in their name; repeatable")
+    parser.add_argument("--without", action="append", default=[], metavar="WORDS", help="none with this in its name; repeatable")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="interleaved pairs a ratio, at most")
     parser.add_argument("--messages", type=int, help="messages a measurement")
     parser.add_argument("--quick", action="store_true", help="one small pair each, to see that it runs")
     parser.add_argument("--output", type=Path, default=Path("bench.jsonl"))
     given = parser.parse_args(arguments)
-    ratios = chosen(given.only)
+    ratios = chosen(given.only, given.without)
     if not ratios:
         parser.error(f"no ratio has {' or '.join(given.only)} in its name")
     size = QUICK if given.quick else Size() if given.messages is None else Size(messages=given.messages)
@@ -71,7 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     lines = []
     for ratio in ratios:
         progress.print(ratio.name, style="dim")
-        lines.append(measure(ratio, size, 1 if given.quick else given.pairs))
+        try:
+            lines.append(measure(ratio, size, 1 if given.quick else given.pairs))
+        except LeftOut as reason:
+            progress.print(f"left out: {ratio.name}: {reason}")
     given.output.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     Console(width=120).print(table(lines))
     return 0

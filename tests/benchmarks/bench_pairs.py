@@ -18,6 +18,10 @@ PAIRS = 9
 ENOUGH_PAIRS = 6  # of nine
 
 
+class LeftOut(Exception):  # noqa: N818  it is a reason, not a failure
+    """Why a ratio cannot be measured here."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
     """How much is measured: `messages` a measurement; `few` and `many` wait where growth is measured."""

@@ -77,7 +77,7 @@ def messages(size: Size) -> int:
 
 
 class Run:
-    """What a trigger took for `number` messages that wait, from the start of its worker to the last `completed`."""
+    """What a trigger took for `number` messages that wait, from the first that its handler sees to the last `completed`."""
 
     def __init__(self, number: int, *, history: bool = True, copies: int = 1, **settings: Any) -> None:
         flushed().close()
@@ -90,22 +90,27 @@ class Run:
                 producer.send_many([Message("x" * 100, properties={"uuid": str(one)}) for one in range(number)])
             worker = Worker(place, name=name, history=store if history else None)
 
-            @worker.trigger(Q, prefetch=1000, **settings)
-            def handle(message: Message) -> None: ...
+            begun: list[tuple[float, float]] = []
 
-            started, cpu = time.perf_counter(), time.process_time()
+            @worker.trigger(Q, prefetch=1000, **settings)
+            def handle(message: Message) -> None:
+                if not begun:
+                    begun.append((time.perf_counter(), time.process_time()))
+
             worker.start()
             counters = worker.triggers[Q].pipeline.counters
-            self.seconds_of_new = self._until(lambda: counters.completed >= number, started)
+            self._until(lambda: counters.completed >= number)
+            started, cpu = begun[0]
+            self.seconds_of_new = time.perf_counter() - started
             self.cpu = time.process_time() - cpu
-            self.seconds = self._until(lambda: counters.completed + counters.duplicate >= number * copies, started)
+            self._until(lambda: counters.completed + counters.duplicate >= number * copies)
+            self.seconds = time.perf_counter() - started
             worker.stop()
 
     @staticmethod
-    def _until(done: Callable[[], bool], started: float) -> float:
+    def _until(done: Callable[[], bool]) -> None:
         while not done():
             time.sleep(0.001)
-        return time.perf_counter() - started
 
 
 def trigger(**settings: Any) -> Callable[[Size], float]:

@@ -85,6 +85,8 @@ activemq {
 _LOGGING = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
+logger.audit.name = org.apache.activemq.audit
+logger.audit.level = OFF
 appender.console.type = Console
 appender.console.name = console
 appender.console.layout.type = PatternLayout
