@@ -106,6 +106,7 @@ HistoryUnavailablePolicy = Literal["suspend", "resolver", "in_doubt", "run"]
 OnRetryFailure = Literal["throw", "suspend"]
 NonPersistentPolicy = Literal["check", "bypass"]
 AbandonedPolicy = Literal["ask", "retry"]
+OnMaxDeliveries = Literal["dead_letter", "acknowledge"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +118,9 @@ class TriggerOptions:
     body_check: bool | Callable[[Message], bytes | str] = False
     """Keep a hash of the body, or of what the function returns for a message, and park one that comes under an id that another
     body has used: reason `id_reused` (TR-47)."""
+    on_max_deliveries: OnMaxDeliveries = "dead_letter"
+    """What becomes of a message that is New and was delivered more than `max_deliveries` times (TR-58). It is not run: it goes the
+    way of `on_error="dead_letter"`, or is acknowledged."""
     max_run_time: float | None = None
     """Seconds a handler's lease is renewed at most; None: as long as it runs (TR-40)."""
     operation_timeout: float = 2.0
@@ -139,6 +143,7 @@ class TriggerOptions:
         choice("abandoned", self.abandoned, ("ask", "retry"))
         if not isinstance(self.body_check, bool) and not callable(self.body_check):
             raise ConfigurationError(f"body_check={self.body_check!r}: expected True, False or a function of a message")
+        choice("on_max_deliveries", self.on_max_deliveries, ("dead_letter", "acknowledge"))
         seconds("max_run_time", self.max_run_time, none=True)
         seconds("operation_timeout", self.operation_timeout, least=0.001)
         seconds("resolver_timeout", self.resolver_timeout, least=0.001)

@@ -268,7 +268,8 @@ def _may_park(stored: Stored, command: Park, now: float) -> bool:
         return False
     if stored.state in (State.IN_DOUBT, State.FAILED):
         return True
-    return stored.state in OPEN and (stored.token == command.token or stored.locked_until <= now)
+    over = stored.token == command.token or stored.locked_until <= now or command.reason == IN_PROGRESS
+    return stored.state in OPEN and over
 
 
 def _decide(stored: Stored | None, command: Decide, now: float) -> tuple[Stored | None, Reply]:
@@ -311,6 +312,8 @@ def _join(stored: Stored | None, command: Join, now: float) -> tuple[Stored | No
     return joined, Reply(done=True, entry=before, token=joined.token, attempt=joined.attempt)
 
 
+IN_PROGRESS = "in_progress"
+"""The reason to park a copy although its owner's lease is alive, where a trigger says so (TR-35); a late `complete` settles it."""
 OPEN = (State.PROCESSING, State.RETRYING, State.FAILED)
 """States whose owner has not finished."""
 

@@ -263,17 +263,18 @@ local function make_others()
     return owned(kept, before)
   end
 
-  local function may_park(entry, token)
+  local function may_park(entry, token, reason)
     if not entry then return true end
     if entry.v ~= VERSION then return false end
     if entry.s == 'in_doubt' or entry.s == 'failed' then return true end
-    return (entry.s == 'processing' or entry.s == 'retrying') and (entry.t == token or entry.locked <= now)
+    local over = entry.t == token or entry.locked <= now or reason == 'in_progress'
+    return (entry.s == 'processing' or entry.s == 'retrying') and over
   end
 
   function others.park(key, token, setting)
     local reason, count, owner, envelope, index = setting[1], setting[2], optional(setting[3]), setting[4], setting.index
     local entry = load(key)
-    if not may_park(entry, token) then return refused(entry) end
+    if not may_park(entry, token, reason) then return refused(entry) end
     local before = seen(entry)
     local kept = ensure(key, entry, token)
     local late = kept.s == 'in_doubt' and kept.k == 'join' and kept.locked <= now

@@ -231,12 +231,13 @@ class Deciding:
         self._desk.keep(work)
         if work.arrival.delivery_count > self._declaration.max_deliveries and work.parked is None:  # TR-58; unless decided
             self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
-            self.failing.dead_letter(work, "delivery_limit", None)
+            self.failing.delivered_too_often(work)
             return
         self._desk.counters.new += 1
         if self._desk.heard:
             text = f"is New: attempt {work.attempt}" + (", the history lost what it may have known" if work.history_lost else "")
-            self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost)
+            over = work.entry.state.value if work.entry is not None else None  # TR-36: it may have run before, and is run again
+            self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost, over=over)
         if work.question is not None:
             work.question = None
         work.started = self._desk.clock.monotonic() if now is None else now

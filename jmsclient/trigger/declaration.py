@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jmsclient.destination import Destination
+from jmsclient.destination import Destination, Topic
 from jmsclient.errors import ConfigurationError, InvalidSelectorError
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.options import (
@@ -94,6 +94,7 @@ class Declaration:
             raise ConfigurationError(f"trigger {self.name!r}: monitor= is asked only with on_retry_failure='suspend'")
         self._check_transaction()
         self._check_join()
+        self._check_topic()
         if self.policy == "park" and not self.durable:
             raise ConfigurationError(
                 f"trigger {self.name!r}: in_doubt='park' keeps a full copy in the history, which must be durable; "
@@ -111,6 +112,15 @@ class Declaration:
             )
         if self.transacted or self.batch > 1:
             raise ConfigurationError(f"trigger {self.name!r}: a join of kind {self.join.kind!r} cannot be transacted or a batch")
+
+    def _check_topic(self) -> None:
+        """Each handler of a transacted trigger has a receiver of its own, and each receiver of a topic gets every message."""
+        destinations = (self.destination,) if self.join is None else self.join.destinations
+        if self.transacted and self.concurrency > 1 and any(isinstance(one, Topic) for one in destinations):
+            raise ConfigurationError(
+                f"trigger {self.name!r}: transacted with concurrency={self.concurrency} on a topic runs each message as often; "
+                "use concurrency=1, or a queue"
+            )
 
     def _check_transaction(self) -> None:
         """A handler that asks for its history's transaction has to be given one (TR-36)."""

@@ -116,6 +116,13 @@ class Failing:
         else:
             self._park(work, "failed")
 
+    def delivered_too_often(self, work: Work) -> None:
+        """Not run; what becomes of it (TR-58)."""
+        if self._desk.declaration.options.on_max_deliveries == "acknowledge":
+            self._desk.complete(work, "delivery_limit")
+        else:
+            self.dead_letter(work, "delivery_limit", None)
+
     def copy(self, work: Work, reason: str, error: BaseException | None, *, then: Callable[[], None]) -> None:
         """A full copy to the error destination, then `then`; where the copy cannot be sent, the message goes back."""
         desk = self._desk

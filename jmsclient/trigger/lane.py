@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 from jmsclient.clock import Clock
-from jmsclient.destination import Persistence
+from jmsclient.destination import Persistence, Topic
 from jmsclient.history.retention import warn_of_short_history_ttl
 from jmsclient.intake import Intake
 from jmsclient.jms.read_ahead import decide
 from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode, ConsumerOptions, DefaultReadAhead
-from jmsclient.transport.contract import Receiver, ReceiverSpec, Transport
+from jmsclient.transport.contract import Receiver, ReceiverSpec, SubscriptionKind, Transport
 from jmsclient.trigger.binding import BatchCall, SetCall, bind
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.declaration import Declaration
@@ -84,7 +84,8 @@ class Lane:
             records_hand_over=capabilities.records_hand_over,
             sent_settled=takes_all,
         )
-        spec = ReceiverSpec(destination=declaration.destination, selector=declaration.selector, takes_all=takes_all)
+        kind: SubscriptionKind = "topic" if isinstance(declaration.destination, Topic) else "queue"
+        spec = ReceiverSpec(destination=declaration.destination, selector=declaration.selector, kind=kind, takes_all=takes_all)
         receiver = self._session.open_receiver(spec, intake, deadline)
         if _takes_ahead(declaration, receiver, options, capable=capabilities.take_on_arrival):
             intake.set_window(options.read_ahead_messages, takes=True)

@@ -73,7 +73,9 @@ class Resolving:
             return
         counter = f"resolver_{answer.value}"
         setattr(desk.counters, counter, getattr(desk.counters, counter) + 1)
-        desk.tell("resolved", work, logging.INFO, f"is {answer.name}, says the resolver", answer=answer.value)
+        said = next((one for one in work.answer[1:] if isinstance(one, str)), None) if isinstance(work.answer, tuple) else None
+        because = f": {said}" if said else ""
+        desk.tell("resolved", work, logging.INFO, f"is {answer.name}, says the resolver{because}", answer=answer.value, said=said)
         self._carry_out(work, question, decision)
 
     def watch(self, now: float) -> None:

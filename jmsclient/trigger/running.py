@@ -68,9 +68,16 @@ class RunningTrigger:
         nowhere = (
             declaration.error_destination is None and transport.capabilities.reject != "dead_letter" and not declaration.durable
         )
-        if nowhere and "dead_letter" in (declaration.on_error, declaration.policy):
+        settings = {
+            "on_error": declaration.on_error,
+            "in_doubt": declaration.policy,
+            "TriggerOptions.on_max_deliveries": declaration.options.on_max_deliveries,
+        }
+        asking = next((name for name, value in settings.items() if value == "dead_letter"), None)
+        if nowhere and asking is not None:
             raise ConfigurationError(
-                f"trigger {declaration.name!r}: this provider has no error destination of its own; give error_destination="
+                f"trigger {declaration.name!r}: {asking} is 'dead_letter', and this provider has no error destination of its own; "
+                "give error_destination="
             )
         if declaration.history is not None:
             declaration.history.check(strict=declaration.options.strict)

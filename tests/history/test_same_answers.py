@@ -75,7 +75,7 @@ COMMANDS = st.one_of(
         id=IDS,
         token=TOKENS,
         envelope=st.sampled_from([b"one", b"\x00two"]),
-        reason=st.sampled_from(["abandoned", "resolver"]),
+        reason=st.sampled_from(["abandoned", "resolver", "in_progress"]),
         delivery_count=st.sampled_from([-1, 1, 7]),
         owner=WORDS,
     ),

@@ -26,6 +26,7 @@ from jmsclient.options import ConnectionOptions, ConsumerOptions, DefaultReadAhe
         (ConsumerOptions, "idle_timeout", math.nan),
         (ConsumerOptions, "idle_timeout", None),
         (TriggerOptions, "abandoned", "run"),
+        (TriggerOptions, "on_max_deliveries", "redeliver"),
         (TriggerOptions, "max_run_time", -0.5),
         (TriggerOptions, "operation_timeout", 0),
         (TriggerOptions, "resolver_timeout", "30"),
