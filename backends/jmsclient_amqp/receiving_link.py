@@ -124,9 +124,12 @@ class LinkLife(Receiver):
             self._free()
             return
         if link.remote_closed:
-            self._end(link_refused(self._what, link.remote_condition, selector=self.spec.selector is not None))
+            error = link_refused(self._what, link.remote_condition, selector=self.spec.selector is not None)
+            self._attaching = None
+            self._end(error)
             link.close()
             self._free()
+            self._loop.after_writing(lambda: self._refused(attaching, error))
         elif link.remote_open and not link.refused:
             missing = wanted_filters(self.spec) - link.remote_filters
             if missing:
@@ -137,6 +140,11 @@ class LinkLife(Receiver):
             self._phase = Phase.OPEN
             self._transport.answered(attaching)
             attaching.give(None)
+
+    def _refused(self, attaching: Answer[None], error: JmsClientError) -> None:
+        """The detach is out: a link of the same name may follow. Until then, the end of the connection would answer."""
+        self._transport.answered(attaching)
+        attaching.fail(error)
 
     def _give_up(self, *_: Any) -> None:
         if self._phase is Phase.ATTACHING:

@@ -90,10 +90,10 @@ class AmqpSession(TransportSession):
         self.check_open()
         if not self.transport.capabilities.durable_subscriptions:
             raise UnsupportedFeatureError(f"{self.transport.peer.product} has no durable subscriptions here")
-        if not self.transport.has_client_id:
+        if not self.transport.has_client_id and not self.transport.capabilities.shared_subscriptions:
             raise UnsupportedFeatureError(
-                f"subscription {name!r}: over AMQP one without a client id can only be deleted at the broker; "
-                "or connect(client_id=…) and subscribe with that"
+                f"subscription {name!r}: {self.transport.peer.product} has no shared ones, and others belong to a client id; "
+                "connect(client_id=…) with that of the subscription"
             )
         self.loop.ask(self._unsubscribe, deadline, f"the end of subscription {name!r}", name)
 
@@ -101,7 +101,9 @@ class AmqpSession(TransportSession):
         if self.transport.link_names.is_open(name):
             answer.fail(IllegalStateError(f"subscription {name!r}: this connection has a consumer open on it"))
             return
-        self.part(Removal(self, name, self.transport.awaited(answer)))
+        removal = Removal(self, name, self.transport.awaited(answer))
+        self.part(removal)
+        removal.begin()
 
     def create_temporary(self, kind: Literal["queue", "topic"], deadline: float | None) -> Destination:
         self.check_open()

@@ -359,6 +359,40 @@ def test_shared_subscriptions(connection: Connection, topic: str) -> None:
     assert sorted(found) == [str(number) for number in range(10)], "each message once"
 
 
+@pytest.mark.parametrize("client_id", [True, False], ids=["client id", "no client id"])
+def test_a_shared_durable_subscription_lives_until_it_is_unsubscribed(url: str, topic: str, client_id: bool) -> None:
+    """JM 4.11.4: with or without a client id; in use it cannot be deleted, by whomever; what waits in it goes with it."""
+    name = f"shared-{secrets.token_hex(4)}"
+    identity = f"live-{secrets.token_hex(4)}" if client_id else None
+    with jmsclient.connect(url, client_id=identity) as first:
+        session = first.create_session()
+        if not needs(first, "shared_subscriptions", "durable_subscriptions"):
+            with pytest.raises(UnsupportedFeatureError, match="shared|durable"):
+                session.create_shared_durable_consumer(topic, name)
+            if not client_id:
+                with pytest.raises(UnsupportedFeatureError, match=r"durable|client_id="):
+                    session.unsubscribe(name)
+            return
+        session.create_shared_durable_consumer(topic, name).close()
+        session.create_producer(topic).send("kept")
+    with jmsclient.connect(url, client_id=identity) as second:
+        session = second.create_session()
+        with session.create_shared_durable_consumer(topic, name) as consumer:
+            assert bodies(consumer, 1) == ["kept"]
+            with pytest.raises(jmsclient.errors.IllegalStateError):
+                session.unsubscribe(name)
+            if not client_id:  # a client id is of one connection at a time
+                with jmsclient.connect(url) as other, pytest.raises(jmsclient.errors.IllegalStateError):
+                    other.create_session().unsubscribe(name)
+        session.create_producer(topic).send("waits")
+        session.unsubscribe(name)
+        with pytest.raises(InvalidDestinationError):
+            session.unsubscribe(name)
+        with session.create_shared_durable_consumer(topic, name) as again:
+            assert again.receive(0.0) is None, "it is another subscription"
+        session.unsubscribe(name)
+
+
 def test_temporary_queues(connection: Connection) -> None:
     session = connection.create_session()
     if connection.metadata.provider_name == "RabbitMQ":

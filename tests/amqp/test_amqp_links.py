@@ -19,6 +19,7 @@ from jmsclient.destination import Queue, Topic
 from jmsclient.errors import (
     ConfigurationError,
     ConnectionLostError,
+    IllegalStateError,
     InvalidDestinationError,
     InvalidSelectorError,
     JmsClientError,
@@ -400,6 +401,42 @@ def test_a_durable_subscription_is_detached_and_not_closed(peer: Peer, connect: 
     assert (asked[0], asked[5].value[1], asked[5].value[2]) == ("sub", 2, "never")
     assert not peer.last.heard(DETACH)[0][1]
     client.receive(destination=Topic("t"), kind="durable", name="sub")
+
+
+def look_up(conversation: Conversation, frame: Frame, source: bytes) -> None:
+    """Answer an attach without a source: with the one that the name stands for, or that there is none."""
+    link = attach(conversation, frame, source=source)
+    if source == NULL:
+        conversation.detach(link, error("amqp:not-found"))
+
+
+def test_unsubscribe_without_a_client_id_looks_for_a_shared_one(peer: Peer, connect: Connect) -> None:
+    """The engine cannot say what a link desires, so that is written into its frame; nothing else is changed."""
+    client = connect(peer.url)
+    there = [described(0x28, listed([text("t")])), NULL]
+    peer.on[ATTACH] = lambda conversation, frame: look_up(conversation, frame, there.pop(0))
+    client.session.unsubscribe("s", client.deadline())
+    del peer.on[ATTACH]
+    first, second = peer.last.heard(ATTACH)
+    for found in (first, second):  # it is looked for again, for a broker that keeps it does not say so
+        assert (found[0], found[2], found[5]) == ("s|global", True, None)
+        assert found[12] == ["shared", "global"]
+    assert peer.last.heard(DETACH)[0][1], "closed, not only detached"
+    there = [described(0x28, listed([text("t")]))] * 2
+    peer.on[ATTACH] = lambda conversation, frame: look_up(conversation, frame, there.pop(0))
+    with pytest.raises(IllegalStateError, match="a consumer is open"):
+        client.session.unsubscribe("s", client.deadline())
+    del peer.on[ATTACH]
+    receiver, sink, _ = deliver(client, peer, MESSAGE)
+    assert len(peer.last.heard(ATTACH)[-1].fields) <= 12 or peer.last.heard(ATTACH)[-1][12] is None
+    receiver.settle(sink.arrivals, ACCEPT)
+
+
+def test_unsubscribe_without_a_client_id_where_nothing_is_shared(peer: Peer, connect: Connect) -> None:
+    peer.offers = ()
+    client = connect(peer.url)
+    with pytest.raises(UnsupportedFeatureError, match="client_id="):
+        client.session.unsubscribe("s", client.deadline())
 
 
 def test_a_link_that_the_peer_closes_is_told_to_the_sink(peer: Peer, connect: Connect) -> None:

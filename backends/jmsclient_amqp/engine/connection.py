@@ -7,6 +7,7 @@ call drops the interpreter's lock. Source: AMQP 1.0 part 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cproton_ffi import ffi, lib
@@ -53,6 +54,7 @@ class Engine:
         """Where the socket's bytes go before `feed`."""
         self._incoming_pointer = ffi.from_buffer(self.incoming)
         self._scratch = Scratch()
+        self._amended = b""  # goes out before all else
         self.freed = False
 
     def open(self) -> None:
@@ -112,6 +114,8 @@ class Engine:
 
     def pending(self) -> memoryview | None:
         """Bytes to send; call `sent` with how many were."""
+        if self._amended:
+            return memoryview(self._amended)
         count = lib.pn_transport_pending(self._transport)
         if count <= 0:
             return None
@@ -120,7 +124,19 @@ class Engine:
         return self._out_view[:count]
 
     def sent(self, count: int) -> None:
+        if self._amended:
+            self._amended = self._amended[count:]
+        else:
+            lib.pn_transport_pop(self._transport, count)
+
+    def amend(self, change: Callable[[bytes], bytes]) -> None:
+        """Have what it has to say now, whole frames, changed before it goes out. Only when all that it said before is on its
+        way: else a frame may be half out."""
+        count = lib.pn_transport_pending(self._transport)
+        assert 0 < count <= BUFFER
+        lib.pn_transport_peek(self._transport, self._out_pointer, count)
         lib.pn_transport_pop(self._transport, count)
+        self._amended = change(bytes(self._out_view[:count]))
 
     def tick(self, now: float) -> float | None:
         """Heartbeats: send one if it is due, fail if the peer's is overdue. When to call again. Raises EngineError."""
