@@ -19,7 +19,7 @@ from jmsclient.errors import (
     ResourceAllocationError,
 )
 from jmsclient.message import Content
-from jmsclient_embedded.entry import Entry
+from jmsclient_embedded.entry import Entry, new_entries
 from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Group
@@ -215,10 +215,7 @@ class Admission:
     ) -> None:
         """All of them into one queue that has room for any number: what nearly every stored message does."""
         written = columns if columns is not None and line.stored else [None] * len(contents)
-        entries = [
-            Entry(self._granting.next_sequence(), content, stored=one is not None)
-            for content, one in zip(contents, written, strict=True)
-        ]
+        entries = new_entries(contents, [one is not None for one in written], self._granting.sequence.__next__)
         self._put(sending, line, entries, written)
 
     def _put(self, sending: Sending, line: Line, entries: list[Entry], written: Sequence[Columns | None]) -> None:

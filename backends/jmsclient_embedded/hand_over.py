@@ -63,22 +63,18 @@ class HandOverJournal:
 
     def mark(self, counts: Iterable[tuple[int, int]]) -> None:
         """These (sequence, count) are about to be seen. When it returns, kill -9 cannot undo it. Raises StoreError."""
-        with self._lock:
-            for sequence, count in counts:
-                self._mark(sequence, count)
+        for sequence, count in counts:
+            self.mark_one(sequence, count)
 
     def mark_one(self, sequence: int, count: int) -> None:
         """The same for one. Hot path: a receive pays it."""
         with self._lock:
-            self._mark(sequence, count)
-
-    def _mark(self, sequence: int, count: int) -> None:
-        at = self._at
-        if at == self._end:
-            self._grow()
-        self._at = at + _STEP  # first: an exception of a signal handler leaves an empty record, not one that is overwritten
-        _RECORD.pack_into(self._map, at, sequence, count + 1)
-        self._open[sequence] = count
+            at = self._at
+            if at == self._end:
+                self._grow()
+            self._at = at + _STEP  # first: an exception of a signal handler leaves an empty record, not one that is overwritten
+            _RECORD.pack_into(self._map, at, sequence, count + 1)
+            self._open[sequence] = count
 
     def forget(self, counts: Iterable[tuple[int, int | None]]) -> None:
         """The rows of these now hold `count` (None: are gone); later marks of the same message stay."""

@@ -47,6 +47,19 @@ class Ready:
         if entry.expires_at is not None or entry.barred is not None:
             self._plain = False
 
+    def put_new(self, entries: Iterable[Entry]) -> None:
+        """At their places, one after the other: some that do not expire, that nobody has had."""
+        new, mask = self._new, self._mask
+        for entry in entries:
+            level = entry.priority
+            line = new[level]
+            if not line or line[-1].sequence < entry.sequence:
+                line.append(entry)
+            else:
+                heappush(self._returned[level], (entry.sequence, entry))
+            mask |= 1 << level
+        self._mask = mask
+
     def put_last(self, contents: Iterable[PlainContent]) -> None:
         """Visible messages that do not expire, whose sequence numbers are higher than all that are here, in order."""
         new, mask = self._new, self._mask

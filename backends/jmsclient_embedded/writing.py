@@ -144,10 +144,10 @@ class Writing:
         try:
             while True:
                 ending = self._ending
-                self._write(store, steps, at_once=ending)
+                wait = self._write(store, steps, at_once=ending)
                 if ending:
                     break
-                self._bell.wait(steps.perform(self._due))
+                self._bell.wait(wait)
         finally:
             steps.perform(self._close)
             store.close()
@@ -166,28 +166,37 @@ class Writing:
             send.line.queue.fail_send(send.entries)
         self._tell_failed(batch, batch.sends, error)
 
-    def _write(self, store: Store, steps: Steps, *, at_once: bool) -> None:
-        batch = steps.perform(lambda: self._begin(at_once=at_once))
+    def _write(self, store: Store, steps: Steps, *, at_once: bool) -> float | None:
+        """What waits, batch by batch; returns seconds until there may be more, or None: when the bell rings."""
+        batch, wait = steps.perform(lambda: self._begin(at_once=at_once))
         while batch is not None:
-            self._commit(store, steps, batch)
-            batch = steps.perform(lambda: self._begin(at_once=False))
+            batch, wait = self._commit(store, steps, batch)
+        return wait
 
-    def _begin(self, *, at_once: bool) -> Batch | None:
-        return self._commits.begin(self._clock.monotonic(), at_once=at_once)
+    def _begin(self, *, at_once: bool) -> tuple[Batch | None, float | None]:
+        now = self._clock.monotonic()
+        batch = self._commits.begin(now, at_once=at_once)
+        return batch, None if batch is not None else self._commits.due(now)
 
-    def _due(self) -> float | None:
-        return self._commits.due(self._clock.monotonic())
-
-    def _commit(self, store: Store, steps: Steps, batch: Batch) -> None:
-        """One transaction; then what it held is shown and whoever waits is told. A failure is told once, however long."""
+    def _commit(self, store: Store, steps: Steps, batch: Batch) -> tuple[Batch | None, float | None]:
+        """One transaction; then, in one step, what it held is shown, whoever waits is told, and the next begins: whom that woke
+        finds this thread done. A failure is told once, however long."""
+        failure: StoreError | None = None
         try:
             store.write(batch.changes)
         except StoreError as error:
             failure = error
-            steps.perform(lambda: self._failed(batch, failure))
         else:
-            steps.perform(lambda: self._succeeded(batch))
             self._rotate(store)
+
+        def ended() -> tuple[Batch | None, float | None]:
+            if failure is None:
+                self._succeeded(batch)
+            else:
+                self._failed(batch, failure)
+            return self._begin(at_once=False)
+
+        return steps.perform(ended)
 
     def _rotate(self, store: Store) -> None:
         try:

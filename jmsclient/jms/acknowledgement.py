@@ -12,7 +12,7 @@ from typing import Literal
 from jmsclient.clock import Clock
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
 from jmsclient.options import AcknowledgeMode
-from jmsclient.transport.contract import ACCEPT, Arrival, Outcome
+from jmsclient.transport.contract import ACCEPT, Arrival, Outcome, Receiver
 
 BY_APPLICATION = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 """The modes in which a message stays unacknowledged until the application says so."""
@@ -74,9 +74,12 @@ class Unacknowledged:
         return [arrival for arrival in self.arrivals if not arrival.settled]
 
     def forget(self, arrivals: Iterable[Arrival]) -> None:
-        """These are settled, and so are those that say so."""
-        gone = {id(arrival) for arrival in arrivals}
-        self.arrivals = [arrival for arrival in self.arrivals if not arrival.settled and id(arrival) not in gone]
+        """These are settled, and so are those that say so, which is nearly always all of them."""
+        left = [arrival for arrival in self.arrivals if not arrival.settled]
+        if left:
+            gone = {id(arrival) for arrival in arrivals}
+            left = [arrival for arrival in left if id(arrival) not in gone]
+        self.arrivals = left
 
     def any_of(self, receiver: object) -> bool:
         """Whether a receiver is still needed for settling."""
@@ -136,7 +139,13 @@ class Gathered:
 def settle_by_receiver(arrivals: Iterable[Arrival], outcome: Outcome) -> None:
     """One settlement a receiver."""
     groups: dict[int, list[Arrival]] = {}
+    last: Receiver | None = None
+    group: list[Arrival] = []
     for arrival in arrivals:
-        groups.setdefault(id(arrival.receiver), []).append(arrival)
+        receiver = arrival.receiver
+        if receiver is not last:  # most have the same as the one before
+            last = receiver
+            group = groups.setdefault(id(receiver), [])
+        group.append(arrival)
     for group in groups.values():
         group[0].receiver.settle(group, outcome)
