@@ -11,9 +11,10 @@ import hashlib
 import os
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -108,6 +109,8 @@ class DocumentHistory(ABC):
     durable: bool = False
     transactional: bool = False
     namespace: str = "default"
+    sends_ahead: bool = False
+    """`begin` does send: one group can be on its way while the next is gathered."""
 
     def check(self, *, strict: bool = False) -> None:  # noqa: B027  most stores have nothing to look at
         """Look at the store before it is used, and warn by an event where its settings endanger what it keeps (TR-51, TR-52).
@@ -128,6 +131,11 @@ class DocumentHistory(ABC):
         Raises HistoryUnavailableError when the store did not answer in time; then each command may or may not have taken
         effect, and repeating it with the same token is safe.
         """
+
+    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+        """Send a group and return at once; what is returned waits for its replies, and has to be called once. It raises as
+        `exchange` does, whatever went wrong. A store that cannot send ahead is asked by that call."""
+        return partial(self.exchange, commands)
 
     @abstractmethod
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:

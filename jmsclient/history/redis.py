@@ -35,7 +35,17 @@ from jmsclient.history.redis_format import (
     to_carry_out,
     undecided,
 )
-from jmsclient.history.redis_servers import FAILURES, Connections, OneServer, Question, Servers, open_servers, receive, send
+from jmsclient.history.redis_servers import (
+    FAILURES,
+    Borrowed,
+    Connections,
+    OneServer,
+    Question,
+    Servers,
+    open_servers,
+    receive,
+    send,
+)
 from jmsclient.history.redis_watch import Confirming, Eviction, Loss, unavailable
 
 SCRIPT = Path(__file__).with_name("redis.lua").read_bytes()
@@ -53,6 +63,7 @@ class RedisHistory(DocumentHistory):
     The time limit is the client's; `operation_timeout` says what it is."""
 
     durable = True
+    sends_ahead = True
 
     def __init__(
         self,
@@ -103,17 +114,17 @@ class RedisHistory(DocumentHistory):
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
         if not commands:
             return []
-        if self._eviction.due:
-            self._call(self._eviction.look)
-        parts = self._parts(commands)
-        replies: list[Reply | None] = [None] * len(commands)
-        for part, answers in zip(parts, self._call(lambda: self._evaluate(parts)), strict=True):
-            now, mark = answers[0]
-            self._loss.noticed(part.mark, mark)
-            clock = int(now)
-            for position, answer in zip(part.positions, answers[1:], strict=True):
-                replies[position] = reply_of(answer, clock, commands[position])
-        return replies  # type: ignore[return-value]  # each position is in one part
+        return self._exchange_slots(commands) if self._servers.slotted else self.begin(commands)()
+
+    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+        if self._servers.slotted or not commands:
+            return partial(self.exchange, commands)
+        part = ScriptCall(self._keys, commands, self._known)
+        try:
+            borrowed = self._call(lambda: self._send(part))
+        except HistoryUnavailableError as error:
+            return partial(_raise, error)
+        return lambda: self._call(lambda: self._replies(part, commands, borrowed))
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
         keys = [self._keys.entry(trigger, source, id_) for id_, source in ids]
@@ -172,16 +183,59 @@ class RedisHistory(DocumentHistory):
     def __repr__(self) -> str:
         return f"RedisHistory({self._shown!r}, namespace={self.namespace!r})"
 
-    # -- a group ------------------------------------------------------------------------------------------------------
+    # -- a group, on one server -----------------------------------------------------------------------------------------
 
-    def _parts(self, commands: Sequence[Command]) -> list[ScriptCall]:
-        """One script call for all; on a cluster one a trigger, whose keys are in one slot."""
-        if not self._servers.slotted:
-            return [ScriptCall(self._keys, commands, range(len(commands)), self._known)]
+    def _send(self, part: ScriptCall) -> Borrowed:
+        if self._eviction.due:
+            self._eviction.look()
+        borrowed = self._connections.on(self._servers.pool(part.mark))
+        connection = borrowed.__enter__()
+        try:
+            send(connection, self._questions("EVALSHA", SHA, part, connection))
+        except BaseException as error:
+            borrowed.__exit__(type(error), error, None)
+            raise
+        return borrowed
+
+    def _replies(self, part: ScriptCall, commands: Sequence[Command], borrowed: Borrowed) -> list[Reply]:
+        number = 1 + len(self._confirming.questions)
+        with borrowed as connection:
+            first, *confirmations = receive(connection, number)
+            if isinstance(first, redis.exceptions.NoScriptError):  # a server that restarted, or never saw it
+                send(connection, self._questions("EVAL", SCRIPT, part, connection))
+                first, *confirmations = receive(connection, number)
+        if isinstance(first, Exception):
+            raise first
+        self._confirming.check(confirmations)
+        clock = self._clock(part, first)
+        return [reply_of(answer, clock, command) for answer, command in zip(first[1:], commands, strict=True)]
+
+    def _clock(self, part: ScriptCall, answers: list[Any]) -> int:
+        """The server's time, and what it says of its mark."""
+        now, mark = answers[0]
+        self._loss.noticed(part.mark, mark)
+        return int(now)
+
+    # -- a group, on a cluster ------------------------------------------------------------------------------------------
+
+    def _exchange_slots(self, commands: Sequence[Command]) -> list[Reply]:
+        if self._eviction.due:
+            self._call(self._eviction.look)
+        places = self._places(commands)
+        parts = [ScriptCall(self._keys, [commands[one] for one in place], self._known) for place in places]
+        replies: list[Reply | None] = [None] * len(commands)
+        for place, part, answers in zip(places, parts, self._call(lambda: self._evaluate(parts)), strict=True):
+            clock = self._clock(part, answers)
+            for position, answer in zip(place, answers[1:], strict=True):
+                replies[position] = reply_of(answer, clock, commands[position])
+        return replies  # type: ignore[return-value]  # each position is in one part
+
+    def _places(self, commands: Sequence[Command]) -> list[list[int]]:
+        """Which commands belong together: one script call a trigger, whose keys are in one slot."""
         positions: dict[str, list[int]] = {}
         for position, command in enumerate(commands):
             positions.setdefault(command.trigger, []).append(position)
-        return [ScriptCall(self._keys, [commands[one] for one in part], part, self._known) for part in positions.values()]
+        return list(positions.values())
 
     def _evaluate(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
         """Each part's answer, confirmed. Asked again where a server said that the slot has moved: tokens make that safe (TR-39)."""
@@ -299,3 +353,7 @@ class RedisHistory(DocumentHistory):
                     state, lease = values.pop(-2), values.pop()
                     if which(state, values[7] is not None, int(lease or 0) <= now):
                         yield parked_of(key, values, now)
+
+
+def _raise(error: HistoryUnavailableError) -> list[Reply]:
+    raise error

@@ -229,19 +229,18 @@ class KnownTerms:
 
 
 class ScriptCall:
-    """The commands of one script call: their keys and arguments. `positions`: where their replies belong.
+    """The commands of one script call: their keys and arguments.
 
     What many commands of a group have alike (verb, lease, owner, lives) is sent once, and so is its number for those that follow
     each other: arguments cost more than the rest of a call.
     """
 
-    __slots__ = ("_entries", "_keys", "_known", "_runs", "_settings", "_triggers", "mark", "positions", "triggers_key")
+    __slots__ = ("_entries", "_keys", "_known", "_runs", "_settings", "_triggers", "mark", "triggers_key")
 
-    def __init__(self, keys: Keys, commands: Sequence[Command], positions: Sequence[int], known: KnownTerms) -> None:
+    def __init__(self, keys: Keys, commands: Sequence[Command], known: KnownTerms) -> None:
         """Of at least one command; on a cluster of one trigger's."""
         self._keys = keys
         self._known = known
-        self.positions = positions
         self.mark = keys.mark(commands[0].trigger)
         self.triggers_key = keys.triggers(commands[0].trigger)
         self._triggers: dict[str, int] = {}

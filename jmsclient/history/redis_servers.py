@@ -192,9 +192,12 @@ class Borrowed:
     def __init__(self, from_: Connections, pool: Any) -> None:
         self._from = from_
         self._pool = pool
+        self._connection: Any = None
 
     def __enter__(self) -> Any:
-        self._connection = self._from.borrow(self._pool)
+        """Entered a second time, it is the same connection: what was asked is still to be answered."""
+        if self._connection is None:
+            self._connection = self._from.borrow(self._pool)
         return self._connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

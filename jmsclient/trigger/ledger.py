@@ -7,7 +7,9 @@ Touched by the pipeline thread only.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from jmsclient.clock import Clock
 from jmsclient.errors import HistoryUnavailableError
@@ -17,9 +19,13 @@ from jmsclient.trigger.work import Work
 
 Answer = Callable[[Work, Reply], None]
 Unanswered = Callable[[Work], None]
+Item = tuple[Command, Work, Answer, Unanswered | None]
 
 
 MOST_NOTES = 1000
+FEW = 32
+"""So many commands are worth a call of their own, sent while more are gathered; twice as many the next, and so on."""
+MOST_AHEAD = 4
 
 
 class Ledger:
@@ -29,15 +35,20 @@ class Ledger:
         self._history = history
         self._clock = clock
         self._spent = 0.0
-        self._waiting: list[tuple[Command, Work, Answer, Unanswered | None]] = []
+        self._waiting: list[Item] = []
+        self._sent: deque[tuple[list[Item], Callable[[], list[Reply]]]] = deque()
+        self._answers = True
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._sent)
 
     def add(self, command: Command, work: Work, answer: Answer, unanswered: Unanswered | None = None) -> None:
         """Send this about a work with the next group; `answer` is called with both and may add further commands. `unanswered`
         (of a claim) is called instead when the store did not answer."""
         self._waiting.append((command, work, answer, unanswered))
+        ahead = len(self._sent)
+        if len(self._waiting) >= FEW << ahead and ahead < MOST_AHEAD and self._answers and self._history.sends_ahead:
+            self._send()
 
     def time_spent(self) -> float:
         """Seconds in the store since it was asked last."""
@@ -68,26 +79,44 @@ class Ledger:
 
         Raises HistoryUnavailableError when all who wanted to be told of that were told, in the order asked.
         """
-        while self._waiting:
-            group, self._waiting = self._waiting, []
+        while self._waiting or self._sent:
+            if self._waiting:
+                self._send()
+            group, replies_of = self._sent.popleft()
             begun = self._clock.monotonic()
             try:
-                replies = self._history.exchange([one[0] for one in group])
+                replies = replies_of()
+                self._answers = True
             except HistoryUnavailableError:
-                self._waiting = [_again(*one) for one in group]
-                for _, work, _, unanswered in group:
-                    if unanswered is not None:
-                        unanswered(work)
+                self._answers = False
+                self._unanswered(group)
                 raise
             finally:
                 self._spent += self._clock.monotonic() - begun
             for (_, work, answer, _), reply in zip(group, replies, strict=True):
                 answer(work, reply)
 
+    def _send(self) -> None:
+        group, self._waiting = self._waiting, []
+        begun = self._clock.monotonic()
+        self._sent.append((group, self._history.begin([one[0] for one in group])))
+        self._spent += self._clock.monotonic() - begun
 
-def _again(
-    command: Command, work: Work, answer: Answer, unanswered: Unanswered | None
-) -> tuple[Command, Work, Answer, Unanswered | None]:
+    def _unanswered(self, group: list[Item]) -> None:
+        """Nor is what was sent after it: whatever the store says of that now, it is asked again."""
+        later = self._waiting
+        for other, replies_of in self._sent:
+            with suppress(HistoryUnavailableError):
+                replies_of()
+            group += other
+        self._sent.clear()
+        self._waiting = [_again(*one) for one in group] + later
+        for _, work, _, unanswered in group:
+            if unanswered is not None:
+                unanswered(work)
+
+
+def _again(command: Command, work: Work, answer: Answer, unanswered: Unanswered | None) -> Item:
     """What is sent when the store answers again: the same command, or the release of a claim that may have been made."""
     if unanswered is None:
         return command, work, answer, None

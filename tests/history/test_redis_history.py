@@ -225,3 +225,31 @@ def test_tr39_redis_py_repeats_nothing_by_itself() -> None:
         settings = history._servers._client.connection_pool.connection_kwargs
         assert (settings["retry"].get_retries(), "retry_on_timeout" in settings, settings["decode_responses"]) == (0, False, False)
         assert repr(history) == "RedisHistory('redis host:1/0', namespace='default')"
+
+
+def test_tr38_groups_that_are_on_their_way_together_are_answered_each_for_itself(history: RedisHistory) -> None:
+    groups = [[Claim(trigger=T, id=f"{group}-{one}", token=f"{group}-{one}") for one in range(40)] for group in range(3)]
+    waiting = [history.begin(group) for group in groups]
+    assert history.claim(T, "between").claimed
+    for group, replies in zip(reversed(groups), reversed(waiting), strict=True):
+        assert [reply.token for reply in replies()] == [command.token for command in group]
+    again = history.begin([Claim(trigger=T, id="0-0", token="another"), Complete(trigger=T, id="0-1", token="0-1")])()
+    assert [reply.done for reply in again] == [False, True]
+
+
+def test_tr38_a_script_that_the_server_forgot_is_sent_with_each_group(history: RedisHistory) -> None:
+    history.claim(T, "first")
+    history._servers._client.script_flush()
+    waiting = [history.begin([Claim(trigger=T, id=str(one), token=str(one))]) for one in range(3)]
+    assert [replies()[0].done for replies in waiting] == [True] * 3
+
+
+def test_tr49_a_group_sent_to_a_server_that_is_gone_says_so_where_its_replies_are_asked_for() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        open_history(f"redis://127.0.0.1:{listening.getsockname()[1]}/0") as gone,
+    ):
+        listening.close()
+        replies = gone.begin([Claim(trigger=T, id="1", token="1")])
+        with pytest.raises(HistoryUnavailableError):
+            replies()

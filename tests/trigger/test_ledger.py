@@ -1,0 +1,137 @@
+"""The talk of a trigger with its history: what is sent ahead, and that nothing is taken for told that was not. TR-38, TR-39, TR-50."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from jmsclient.errors import HistoryUnavailableError
+from jmsclient.history import Claim, Release
+from jmsclient.history.contract import DocumentHistory
+from jmsclient.history.entries import Command, Reply
+from jmsclient.testing import ManualClock
+from jmsclient.trigger.ledger import FEW, MOST_AHEAD, Ledger
+from jmsclient.trigger.work import Work
+
+
+class Store(DocumentHistory):
+    """Writes down which groups it is sent and which it is asked about; `silent`: those that it does not answer, by number."""
+
+    sends_ahead = True
+    exchange = in_doubt = lookup_many = purge_expired = statistics = close = None  # type: ignore[assignment]  # not asked
+
+    def __init__(self) -> None:
+        self.sent: list[list[Command]] = []
+        self.asked: list[int] = []
+        self.silent: set[int] = set()
+
+    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+        number = len(self.sent)
+        self.sent.append(list(commands))
+
+        def replies() -> list[Reply]:
+            self.asked.append(number)
+            if number in self.silent:
+                raise HistoryUnavailableError("does not answer")
+            return [Reply(done=True, token=command.token) for command in commands]
+
+        return replies
+
+
+Store.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+
+
+class Asker:
+    """Adds claims and hears what becomes of them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.told: list[str] = []
+        self.untold: list[str] = []
+
+    def add(self, number: int, *, first: int = 0) -> list[str]:
+        tokens = [str(one) for one in range(first, first + number)]
+        for token in tokens:
+            work = Work(cast(Any, None), cast(Any, None), token, "uuid", token)
+            self.ledger.add(Claim(trigger="t", id=token, token=token), work, self._answered, self._unanswered)
+        return tokens
+
+    def _answered(self, work: Work, reply: Reply) -> None:
+        assert reply.token == work.token
+        self.told.append(work.token)
+
+    def _unanswered(self, work: Work) -> None:
+        self.untold.append(work.token)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def asker(store: Store) -> Asker:
+    return Asker(Ledger(store, ManualClock()))
+
+
+def test_tr38_a_few_are_one_call_sent_when_they_are_exchanged(store: Store, asker: Asker) -> None:
+    tokens = asker.add(FEW - 1)
+    assert store.sent == []
+    asker.ledger.exchange()
+    assert len(store.sent) == 1
+    assert asker.told == tokens
+
+
+def test_many_are_on_their_way_while_more_are_gathered_each_call_twice_as_large(store: Store, asker: Asker) -> None:
+    tokens = asker.add(40 * FEW)
+    sizes = [len(group) for group in store.sent]
+    assert sizes == [FEW << one for one in range(MOST_AHEAD)]
+    assert store.asked == []
+    assert len(asker.ledger) == 40 * FEW - sum(sizes) + MOST_AHEAD  # a group that is sent counts as one
+    asker.ledger.exchange()
+    assert [len(group) for group in store.sent] == [*sizes, 40 * FEW - sum(sizes)]
+    assert asker.told == tokens
+    assert store.asked == list(range(MOST_AHEAD + 1))
+    assert len(asker.ledger) == 0
+
+
+def test_a_store_that_cannot_send_ahead_is_asked_once(store: Store, asker: Asker) -> None:
+    store.sends_ahead = False
+    asker.add(10 * FEW)
+    asker.ledger.exchange()
+    assert len(store.sent) == 1
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_tr50_without_an_answer_nothing_sent_after_it_is_taken_for_told(store: Store, asker: Asker, silent: int) -> None:
+    store.silent = {silent}
+    tokens = asker.add(5 * FEW)  # two groups sent ahead, and the rest
+    with pytest.raises(HistoryUnavailableError):
+        asker.ledger.exchange()
+    answered = sum(len(group) for group in store.sent[:silent])
+    assert asker.told == tokens[:answered]
+    assert asker.untold == tokens[answered:]
+    assert store.asked == list(range(len(store.sent)))  # no answer is left on a connection
+    store.silent = set()
+    asker.ledger.exchange()
+    again = store.sent[-1]
+    assert [type(command) for command in again] == [Release] * len(asker.untold)
+    assert [command.token for command in again] == asker.untold
+    assert asker.told == tokens[:answered]  # nobody waits for a release
+
+
+def test_tr49_while_it_does_not_answer_nothing_is_sent_ahead(store: Store, asker: Asker) -> None:
+    store.silent = {0, 1}
+    asker.add(1)
+    with pytest.raises(HistoryUnavailableError):
+        asker.ledger.exchange()
+    asker.add(4 * FEW, first=1)
+    assert len(store.sent) == 1
+    with pytest.raises(HistoryUnavailableError):
+        asker.ledger.exchange()
+    assert len(store.sent) == 2
+    asker.ledger.exchange()
+    asker.add(FEW, first=1000)
+    assert len(store.sent) == 4
