@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jmsclient.destination import Topic
-from jmsclient.errors import MessageFormatError, UnsupportedFeatureError
+from jmsclient.errors import ConnectionLostError, MessageFormatError, UnsupportedFeatureError
 from jmsclient.events import emit
 from jmsclient.transport.contract import Arrival, Outcome, ReceiverSpec, Sink, Verb
 from jmsclient_amqp.content import AmqpContent
@@ -78,6 +78,9 @@ class AmqpReceiver(LinkLife):
         self._loop.ask(self._drain, deadline, f"a drain of {self._what}")
 
     def _drain(self, answer: Answer[None], _: Any) -> None:
+        if self._gone is not None:
+            answer.fail(ConnectionLostError(str(self._gone)))
+            return
         if self._phase is not Phase.OPEN or self.link.drained:
             self._owed = 0
             answer.give(None)

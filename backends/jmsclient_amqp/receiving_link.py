@@ -72,6 +72,8 @@ class LinkLife(Receiver):
         self._takes_all = spec.takes_all and self._product.settles_what_arrives  # else a close would lose what is on its way
         self._closed = False
         """Nothing is delivered any more, from whatever thread this was set."""
+        self._gone: JmsClientError | None = None
+        """Why it is gone, if that was not our doing."""
         self._phase = Phase.ATTACHING  # this and the rest belong to the I/O thread
         self._held: dict[int, Arrival] = {}  # what is unsettled, by number
         self._attaching: Answer[None] | None = None
@@ -334,7 +336,13 @@ class LinkLife(Receiver):
             self._names.give(self._link_name)
         self._session.detached(self)
         drains, self._drains = self._drains, []
-        self._give(drains)
+        if self._closed:
+            self._give(drains)
+        else:  # whether something was on its way is not known
+            self._gone = error
+            for drain in drains:
+                self._transport.answered(drain)
+                drain.fail(error)
         self._give_closes()
 
     def _give_closes(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from jmsclient.errors import IllegalStateError
+from jmsclient.errors import ConnectionLostError, IllegalStateError
 from jmsclient.message import Message
 from jmsclient.transport.contract import RELEASE, Arrival, Receiver, ReceiverSpec
 
@@ -47,8 +47,9 @@ class QueueBrowser:
         return self._session.transport_session.open_receiver(self._spec, page, self._session.request_deadline())
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages from the head on, until the provider has no more to show. Raises IllegalStateError on a closed browser, a
-        stopped connection (RA-12), or in a second thread; RequestTimeoutError, ConnectionLostError."""
+        """The messages from the head on, until the provider has no more to show. A loop whose link is lost ends with
+        ConnectionLostError, also where the connection makes another: begin a new one. Raises IllegalStateError on a closed browser,
+        a stopped connection (RA-12), or in a second thread; RequestTimeoutError, ConnectionLostError."""
         if self.closed:
             raise IllegalStateError(f"the browser of {self.destination.address} is closed")
         return self._session.run_inside(self._view)
@@ -88,6 +89,7 @@ class _Page:
     def __init__(self) -> None:
         self.arrivals: deque[Arrival] = deque()
         self.error: Exception | None = None
+        """Why no more will come. A loop never goes on over another link: that would show some again, or leave some out."""
 
     def delivered(self, batch: list[Arrival]) -> None:
         self.arrivals.extend(batch)
@@ -96,7 +98,7 @@ class _Page:
             held[0].receiver.settle(held, RELEASE)
 
     def closed(self, error: Exception | None) -> None:
-        self.error = error
+        self.error = error or ConnectionLostError("the provider closed the browser")
 
     def recall(self) -> None:
         """It holds nothing."""
@@ -129,10 +131,15 @@ class _View(Iterator[Message]):
         """The next page."""
         if not self._session.started:
             raise IllegalStateError("the connection is stopped; start it to browse")
+        receiver = self._receiver
+        link = receiver.present
+        receiver.request(self._size)
+        receiver.drain(self._session.request_deadline())
+        lost = link is None or receiver.present is not link
+        if lost and self._page.error is None:  # then a drain that finds nothing is no end
+            self._page.closed(ConnectionLostError(f"the link was lost while {self._browser.destination.address} was browsed"))
         if self._page.error is not None:
             raise self._page.error
-        self._receiver.request(self._size)
-        self._receiver.drain(self._session.request_deadline())
         largest = max((arrival.size for arrival in tuple(self._page.arrivals)), default=0)
         self._size = max(1, min(PAGE, PAGE_BYTES // max(largest, 1)))
 

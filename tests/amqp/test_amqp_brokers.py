@@ -367,7 +367,7 @@ def test_a_shared_durable_subscription_lives_until_it_is_unsubscribed(url: str, 
     with jmsclient.connect(url, client_id=identity) as first:
         session = first.create_session()
         if not needs(first, "shared_subscriptions", "durable_subscriptions"):
-            with pytest.raises(UnsupportedFeatureError, match="shared|durable"):
+            with pytest.raises(UnsupportedFeatureError, match=r"shared|durable"):
                 session.create_shared_durable_consumer(topic, name)
             if not client_id:
                 with pytest.raises(UnsupportedFeatureError, match=r"durable|client_id="):

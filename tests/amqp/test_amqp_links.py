@@ -451,6 +451,31 @@ def test_a_link_that_the_peer_closes_is_told_to_the_sink(peer: Peer, connect: Co
     assert client.send("still")[0].message_id == "ID:still"
 
 
+@pytest.mark.parametrize("how", ["detach", "end", "cut"])
+def test_if_18_a_drain_that_its_link_does_not_survive_says_so(peer: Peer, connect: Connect, how: str) -> None:
+    """Nobody knows whether something was on its way: it is not as if nothing was there."""
+    client = connect(peer.url)
+
+    def lose(conversation: Conversation, frame: Frame) -> None:
+        answer_flow = not frame[8]
+        if answer_flow:
+            answer(conversation, frame)
+        elif how == "detach":
+            conversation.detach(conversation.links[frame.channel, frame[4]], error("amqp:resource-deleted"))
+        elif how == "end":
+            conversation.end(frame.channel, error("amqp:internal-error"))
+        else:
+            conversation.socket.shutdown(socket.SHUT_RDWR)
+
+    peer.on[FLOW] = lose
+    receiver, sink = client.receive(kind="browse")
+    receiver.request(5)
+    for _ in range(2):  # the second finds it gone
+        with pytest.raises(ConnectionLostError):
+            receiver.drain(client.deadline())
+    assert sink.arrivals == []
+
+
 def test_a_session_that_the_peer_ends(peer: Peer, connect: Connect) -> None:
     client = connect(peer.url)
     _, sink, link = deliver(client, peer, MESSAGE)

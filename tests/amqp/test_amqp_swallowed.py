@@ -16,7 +16,7 @@ import pytest
 
 import jmsclient
 from jmsclient import AcknowledgeMode, Connection, events
-from jmsclient.errors import SendError, TransactionInDoubtError, TransactionRolledBackError
+from jmsclient.errors import ConnectionLostError, SendError, TransactionInDoubtError, TransactionRolledBackError
 
 from ..brokers.proxy import Proxy  # noqa: TID252  there is no package to name
 
@@ -233,3 +233,29 @@ def test_c12_a_large_message_over_a_slow_link(url: str, queue: str, behind: Behi
     assert [None if one is None else one.delivery_count for one in found] in ([1, 1, 1], [-1, -1, -1])
     digests = [hashlib.sha256(one.body).hexdigest() if one is not None else None for one in found]  # type: ignore[arg-type]
     assert digests == [hashlib.sha256(body).hexdigest() for body in (large, b"small", b"small")]
+
+
+@pytest.mark.parametrize("reconnect", ["yes", "no"])
+def test_ra_7_a_browser_loop_whose_link_is_lost_ends_with_an_error(url: str, queue: str, behind: Behind, reconnect: str) -> None:
+    proxy = behind(url)
+    count = 250
+    through = f"{proxy.url}{'&' if '?' in proxy.url else '?'}reconnect={reconnect}"
+    with jmsclient.connect(url) as direct, jmsclient.connect(through, request_timeout=PATIENCE) as connection:
+        if not connection.capabilities.browse:
+            return
+        direct.create_session().create_producer(queue, persistent=False).send_many(str(number) for number in range(count))
+        seen: list[str | None] = []
+
+        def browse() -> None:
+            for message in connection.create_session().create_browser(queue):
+                seen.append(message.text)
+                if len(seen) == 100:
+                    proxy.cut()
+
+        with pytest.raises(ConnectionLostError):
+            browse()
+        assert 100 <= len(seen) < count
+        assert seen == [str(number) for number in range(len(seen))]
+        if reconnect == "yes":
+            again = [message.text for message in connection.create_session().create_browser(queue)]
+            assert again == [str(number) for number in range(count)]

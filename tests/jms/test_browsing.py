@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 from jmsclient import (
     AcknowledgeMode,
     Connection,
+    ConnectionLostError,
     IllegalStateError,
     InvalidDestinationError,
     InvalidSelectorError,
@@ -20,6 +22,8 @@ from jmsclient import (
 )
 from jmsclient.jms.browser import FIRST_PAGE, PAGE
 from jmsclient.testing.scripted import DEFAULT_CAPABILITIES, ScriptedBackend
+from jmsclient.testing.scripted_links import ScriptedReceiver
+from jmsclient.transport.linked_receiver import LinkedReceiver
 
 Put = Callable[..., list[str]]
 Rest = Callable[..., list[tuple[str | None, int]]]
@@ -159,3 +163,85 @@ def test_a_provider_that_refuses_says_so_when_the_browser_is_made() -> None:
         backend.refuse_attach(InvalidDestinationError("no such queue"))
         with pytest.raises(InvalidDestinationError, match="no such queue"):
             session.create_browser("Q")
+
+
+# -- a link that is lost ------------------------------------------------------------------------------------------------
+
+
+def lose_on(moment: str, backend: ScriptedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the link of the browser's first page lost before or after it asks, or while it drains."""
+    request, drain = ScriptedReceiver.request, ScriptedReceiver.drain
+    left = iter([True])
+
+    def lose() -> None:
+        if next(left, False):
+            backend.lose_link()
+
+    def requested(self: ScriptedReceiver, count: int) -> None:
+        if self.spec.kind == "browse" and moment == "before it asks":
+            lose()
+        request(self, count)
+
+    def drained(self: ScriptedReceiver, deadline: float | None) -> None:
+        if self.spec.kind == "browse" and moment == "before it drains":
+            lose()
+        drain(self, deadline)
+        if self.spec.kind == "browse" and moment == "after it drained":
+            lose()
+
+    monkeypatch.setattr(ScriptedReceiver, "request", requested)
+    monkeypatch.setattr(ScriptedReceiver, "drain", drained)
+
+
+@pytest.mark.parametrize("moment", ["before it asks", "before it drains", "after it drained"])
+@pytest.mark.parametrize("parameters", ["initial_reconnect_delay=0.001", "reconnect=no"])
+def test_ra7_a_loop_whose_link_is_lost_never_ends_as_if_the_queue_were_empty(
+    moment: str, parameters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [str(number) for number in range(FIRST_PAGE + 5)]
+    with ScriptedBackend() as backend, connect(f"failover:({backend.url})?{parameters}", request_timeout=5.0) as connection:
+        connection.create_session().create_producer("Q").send_many(texts)
+        browser = connection.create_session().create_browser("Q")
+        lose_on(moment, backend, monkeypatch)
+        seen: list[str | None] = []
+        with pytest.raises(ConnectionLostError):
+            seen.extend(message.text for message in browser)
+        assert seen == texts[: len(seen)]
+        if parameters != "reconnect=no":
+            assert [message.text for message in browser] == texts, "a new loop looks over the new link"
+
+
+def test_ra7_a_loop_that_the_provider_ends_says_so() -> None:
+    with ScriptedBackend() as backend, connect(backend.url, request_timeout=5.0) as connection:
+        session = connection.create_session()
+        session.create_producer("Q").send_many(str(number) for number in range(FIRST_PAGE + 5))
+        loop = iter(session.create_browser("Q"))
+        assert next(loop).text == "0"
+        backend.close_receivers(None)
+        with pytest.raises(ConnectionLostError):
+            list(loop)
+
+
+def test_ra7_a_loop_that_asks_before_it_is_told_of_the_loss(
+    monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., None]
+) -> None:
+    """In that moment there is nothing to ask, and a drain that has nothing to do is no answer."""
+    told, tell = threading.Event(), LinkedReceiver.tell
+
+    def tell_later(self: LinkedReceiver, error: Exception | None) -> None:
+        told.wait(5.0)
+        tell(self, error)
+
+    monkeypatch.setattr(LinkedReceiver, "tell", tell_later)
+    with ScriptedBackend() as backend, connect(f"failover:({backend.url})", request_timeout=5.0) as connection:
+        session = connection.create_session()
+        session.create_producer("Q").send_many(str(number) for number in range(FIRST_PAGE + 5))
+        loop = iter(session.create_browser("Q"))
+        assert [next(loop).text for _ in range(FIRST_PAGE)] == [str(number) for number in range(FIRST_PAGE)]
+        backend.lose_link()
+        wait_until(lambda: connection.transport.present is None)  # type: ignore[attr-defined]
+        try:
+            with pytest.raises(ConnectionLostError):
+                list(loop)
+        finally:
+            told.set()
