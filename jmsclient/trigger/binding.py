@@ -1,24 +1,22 @@
 """From a handler's annotations to its arguments: `Message`, `Delivery`, and one body parameter; of a batch, lists of these.
 
 The plan is made once, when the trigger is declared; a handler that cannot be called that way is refused there. A body that
-does not fit raises MessageFormatError naming the field; the trigger treats that as a fatal error, so it is dead-lettered,
-never a crash.
+does not fit (`bodies.py`) raises MessageFormatError naming the field; the trigger treats that as a fatal error, so it is
+dead-lettered, never a crash.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
-import json
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
-from jmsclient.errors import ConfigurationError, MessageFormatError
+from jmsclient.errors import ConfigurationError
 from jmsclient.history.contract import HistoryTransaction
 from jmsclient.jms.session import Session
 from jmsclient.message import Message
+from jmsclient.trigger.bodies import converter
 from jmsclient.trigger.delivery import Delivery
 
 Argument = Callable[[Message, Delivery], Any]
@@ -151,7 +149,7 @@ def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any
         return _the_session
     if hint is HistoryTransaction:
         return _the_transaction
-    convert = _converter(hint)
+    convert = converter(hint)
     if convert is None:
         of = "list[…] of " if each in (_of_a_list, _of_a_set) else ""
         raise ConfigurationError(
@@ -159,63 +157,3 @@ def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any
             "HistoryTransaction, str, bytes, dict, a dataclass, a msgspec Struct or a pydantic model"
         )
     return lambda message, _: convert(message.body)
-
-
-def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """From a body to a value of the annotated type."""
-    if hint in (str, bytes, dict):
-        return lambda body: _plain(body, hint)
-    if getattr(hint, "__origin__", None) is dict:
-        return lambda body: _plain(body, dict)
-    if not isinstance(hint, type):
-        return None
-    if dataclasses.is_dataclass(hint):
-        return lambda body: _dataclass(_plain(body, dict), hint)
-    msgspec = sys.modules.get("msgspec")  # a Struct can only exist where msgspec was imported
-    if msgspec is not None and issubclass(hint, msgspec.Struct):
-        return lambda body: _checked(lambda: msgspec.convert(_plain(body, dict), hint), msgspec.ValidationError)
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is not None and issubclass(hint, pydantic.BaseModel):
-        validate = hint.model_validate  # type: ignore[attr-defined]  # a pydantic model has it
-        return lambda body: _checked(lambda: validate(_plain(body, dict)), pydantic.ValidationError)
-    return None
-
-
-def _plain(body: Any, wanted: type) -> Any:
-    """str, bytes or dict; a dict is also read from a text that holds a JSON object."""
-    if isinstance(body, wanted):
-        return body
-    if wanted is bytes and isinstance(body, str):
-        return body.encode()
-    if isinstance(body, str | bytes) and wanted is dict:
-        try:
-            value = json.loads(body)
-        except ValueError as error:
-            raise MessageFormatError(f"the body is no JSON object: {error}") from error
-        if isinstance(value, dict):
-            return value
-    raise MessageFormatError(f"the body is a {type(body).__name__}; the handler takes {wanted.__name__}")
-
-
-def _dataclass(values: dict[str, Any], wanted: Any) -> Any:
-    known = {field.name: field for field in dataclasses.fields(wanted) if field.init}
-    unknown = sorted(values.keys() - known.keys())
-    if unknown:
-        raise MessageFormatError(f"field {unknown[0]!r} is not one of {wanted.__name__}")
-    hints = get_type_hints(wanted)
-    for name, value in values.items():
-        hint = hints.get(name)
-        if not isinstance(hint, type) or isinstance(value, hint) or (hint is float and isinstance(value, int)):
-            continue
-        raise MessageFormatError(f"field {name!r} of {wanted.__name__} is a {type(value).__name__}, expected {hint.__name__}")
-    try:
-        return wanted(**values)
-    except (TypeError, ValueError) as error:
-        raise MessageFormatError(f"the body does not fit {wanted.__name__}: {error}") from error
-
-
-def _checked(convert: Callable[[], Any], refused: type[Exception]) -> Any:
-    try:
-        return convert()
-    except refused as error:
-        raise MessageFormatError(f"the body does not fit: {error}") from error

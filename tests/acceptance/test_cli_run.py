@@ -194,3 +194,55 @@ def test_o01_a_handler_that_hangs_ends_the_grace_and_its_message_comes_again(jms
     second.wait_for("begun 0 count=2 redelivered=True")
     second.signal(signal.SIGTERM)
     assert second.end() == 0, second.text()
+
+
+ASYNC = """
+import asyncio
+
+from jmsclient import Delivery, Worker
+
+worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace=2.0)
+
+
+@worker.trigger("orders", concurrency=2, prefetch=10, lease=1.0)
+async def book(body: str, delivery: Delivery) -> None:
+    print(f"begun {body}", flush=True)
+    try:
+        await asyncio.sleep(1.0 if body == "short" else 60.0)
+        print(f"booked {body}", flush=True)
+    except asyncio.CancelledError:
+        print(f"cancelled {body}", flush=True)
+        raise
+    finally:
+        await asyncio.sleep(0)  # a clean-up may wait
+        print(f"cleaned up {body}", flush=True)
+"""
+
+
+def test_o01_sigterm_lets_async_handlers_end_within_the_grace_and_cancels_the_others_gently(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", ASYNC)
+    for body in ("short", "long", "never begun"):
+        send(jmsclient, body)
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("begun", times=2)
+    running.signal(signal.SIGTERM)
+    signalled = time.monotonic()
+    assert running.end(15) == 1, running.text()
+    assert 1.0 < time.monotonic() - signalled < 8.0
+    text = running.text()
+    for expected in ("booked short", "cleaned up short", "cancelled long", "cleaned up long"):
+        assert expected in text
+    assert "cancelled short" not in text
+    assert "begun never begun" not in text
+    assert "1 finished, 1 given back, 0 discarded, 1 unfinished" in text
+
+    second = jmsclient.start("run", "app:worker")  # what was cut off may have had its effect: In Doubt
+    second.wait_for("begun never begun")
+    end = time.monotonic() + 20.0
+    while "abandoned" not in (listed := jmsclient("in-doubt", "list", "--history", "sqlite:history.db", "--format", "json")).stdout:
+        assert time.monotonic() < end, listed.stdout + listed.stderr
+    assert listed.stdout.count("abandoned") == 1
+    second.signal(signal.SIGTERM)
+    second.signal(signal.SIGTERM)
+    second.end(15)
+    assert "begun long" not in second.text()
