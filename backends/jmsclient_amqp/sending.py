@@ -24,7 +24,7 @@ from jmsclient.errors import (
 )
 from jmsclient.message import PlainContent
 from jmsclient.transport.contract import Receipt, Sender
-from jmsclient_amqp.encoding import encode
+from jmsclient_amqp.encoding import encode_all
 from jmsclient_amqp.engine.library import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from jmsclient_amqp.engine.links import Outcome, SendingLink
 from jmsclient_amqp.loop import Answer
@@ -143,7 +143,7 @@ class AmqpSender(Sender):
             raise UnsupportedFeatureError(f"{self._transport.peer.product} does not deliver later; send it when it is due")
         batch = Batch(
             [self._identify(message) for message in messages],
-            [encode(message, self._address, self._naming) for message in messages],
+            encode_all(messages, self._address, self._naming),
             self._clock,
         )
         if not self._attached:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jmsclient.errors import MessageFormatError
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient_amqp.content import AmqpContent
-from jmsclient_amqp.encoding import encode
+from jmsclient_amqp.encoding import encode, encode_all
 from jmsclient_amqp.header import Header, Headers, expiry
 from jmsclient_amqp.naming import Naming
 from jmsclient_amqp.primitives import NULL, binary, described, listed, long, mapped, simple, symbol, text, timestamp, ulong
@@ -244,6 +244,25 @@ def test_every_header_survives_the_way_there_and_back() -> None:
     assert found.header("type") == "t"
     with pytest.raises(KeyError):
         found.header("nonsense")
+
+
+def test_many_messages_are_encoded_as_one_by_one_whatever_their_neighbours_are() -> None:
+    """C04: what one has in common with the one before is made once; what differs must not be."""
+
+    def one(**given: Any) -> PlainContent:
+        usual = {"kind": MessageKind.BYTES, "body": b"x", "message_id": "ID:1", "destination": "queue:///q", "timestamp": 1.0}
+        return PlainContent(**{**usual, **given})
+
+    differences: list[dict[str, Any]] = [
+        {}, {"message_id": "ID:2"}, {"message_id": None}, {"message_id": "ID:AMQP_ULONG:7"}, {"message_id": "ID:" + "n" * 240},
+        {"kind": MessageKind.TEXT, "body": "größe"}, {"kind": MessageKind.MAP, "body": {"a": 1}}, {"body": b"y" * 300},
+        {"persistent": False}, {"priority": 9}, {"destination": "topic:///q"}, {"timestamp": None}, {"timestamp": 2.0},
+        {"expiration": 61.0}, {"delivery_time": 5.0}, {"correlation_id": "c"}, {"reply_to": "queue:///back"}, {"type": "t"},
+        {"properties": {"n": 1}}, {"properties": {"JMSXGroupID": "g", "JMSXGroupSeq": 2}}, {"properties": {"JMSXUserID": "u"}},
+    ]  # fmt: skip
+    many = [one(**given) for difference in differences for given in (difference, difference, {})]
+    assert encode_all(many, "q", PLAIN) == [encode(content, "q", PLAIN) for content in many]
+    assert encode_all([], "q", PLAIN) == []
 
 
 KINDS = [

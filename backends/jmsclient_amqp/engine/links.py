@@ -8,6 +8,7 @@ Used by the thread of the engine only. Source: AMQP 1.0 sections 2.6, 3.4 and 4.
 from __future__ import annotations
 
 from collections import deque
+from struct import Struct
 from typing import Any, NamedTuple
 
 from cproton_ffi import ffi, lib
@@ -32,6 +33,7 @@ _current, _partial, _recv, _advance = lib.pn_link_current, lib.pn_delivery_parti
 _update, _settle, _settled = lib.pn_delivery_update, lib.pn_delivery_settle, lib.pn_delivery_settled
 _delivery, _send, _credit, _remote_state = lib.pn_delivery, lib.pn_link_send, lib.pn_link_credit, lib.pn_delivery_remote_state
 _MESSAGE_BUFFER = 1 << 18
+_pack_tag = Struct(">Q")
 _ABORTED = bytes(bytearray(b"aborted"))  # known by its identity
 
 
@@ -361,6 +363,10 @@ class SendingLink(Link):
         super().__init__(pointer, source, target, pre_settled=pre_settled)
         self._sent: deque[tuple[int, Any]] = deque()
         self._next = 0
+        self._tag_bytes = bytearray(_pack_tag.size)
+        self._tag_pointer = ffi.from_buffer(self._tag_bytes)
+        self._tag = ffi.new("pn_bytes_t *", {"size": _pack_tag.size, "start": self._tag_pointer})[0]
+        """Of one link, for the calls drop the interpreter's lock; the engine copies it."""
 
     def _remote_terminus(self) -> Any:
         return lib.pn_link_remote_target(self._link)
@@ -369,8 +375,8 @@ class SendingLink(Link):
         """Send one message; its number. Only while there is credit."""
         number = self._next
         self._next += 1
-        tag = number.to_bytes(4, "big") if number < 1 << 32 else number.to_bytes(8, "big")
-        delivery = _delivery(self._link, (len(tag), ffi.from_buffer(tag)))
+        _pack_tag.pack_into(self._tag_bytes, 0, number)
+        delivery = _delivery(self._link, self._tag)
         if transaction is not None:
             fill(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), transaction)
             _update(delivery, TRANSACTIONAL)
