@@ -167,6 +167,7 @@ class Deciding:
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         del self.claiming[work.token]
         if not reply.done:
+            self._count_abandoned(work, reply)
             if work.parked is not None and reply.entry is None:  # settled, and forgotten, since it was found
                 self._desk.give_back(work, RELEASE)
             elif work.question is not None:  # the resolver said NEW, and somebody else was faster (TR-55)
@@ -180,11 +181,16 @@ class Deciding:
             self._new(work, now)
             return
         self._tell_claim(work, reply)
-        if reply.entry is not None and reply.entry.state is State.PROCESSING:
-            self._desk.counters.abandoned += 1
+        self._count_abandoned(work, reply)
         if work.parked is not None:
             self._tell_decision(work)
         self.decided(work, New(reply.attempt))
+
+    def _count_abandoned(self, work: Work, reply: Reply) -> None:
+        """Its last run has not ended and its lease is over; once a delivery, however that is decided (TR-65)."""
+        entry = reply.entry
+        if entry is not None and entry.state is State.PROCESSING and not entry.lease_alive and work.question is None:
+            self._desk.counters.abandoned += 1
 
     def _classify(self, work: Work, reply: Reply | None, *, has_history: bool, has_resolver: bool | None = None) -> Decision:
         work.entry = reply.entry if reply else None

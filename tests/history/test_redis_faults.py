@@ -133,14 +133,23 @@ def test_d06_b_what_ran_and_could_not_be_recorded_is_in_doubt_when_it_comes_agai
     assert shop.checked().findings == []
 
 
-def test_tr50_paused_for_longer_than_the_lease_nothing_runs_twice(shop: Shop, start_redis: Start, events: list[Event]) -> None:
+@pytest.mark.parametrize("settings", [{}, {"concurrency": 2}, {"transacted": True}], ids=str)
+def test_tr50_paused_for_longer_than_the_lease_nothing_runs_twice(
+    shop: Shop, start_redis: Start, events: list[Event], settings: dict[str, Any]
+) -> None:
     server = start_redis()
     shop.url = trusted(server)
     shop.in_handler = lambda body: server.pause() if body == "m1" and shop.ran == ["m1"] else None
-    with shop.open(concurrency=2) as worker:
+    with shop.open(**settings) as worker:
         shop.deliver("m1")
-        until(lambda: named(events, "completed_not_recorded"))
-        server.go_on()
+        if settings.get("transacted"):  # committed: it does not come again by itself
+            until(lambda: worker.triggers[Q].state == "suspended")
+            time.sleep(LEASE)
+            server.go_on()
+            shop.deliver("m1")
+        else:
+            until(lambda: named(events, "completed_not_recorded"))
+            server.go_on()
         # What was on its way to the paused server may have arrived or not: Duplicate or In Doubt, never New.
         until(lambda: counters(worker)["duplicate"] + counters(worker)["parked"] == 1)
         shop.deliver("m2")
@@ -181,6 +190,25 @@ def test_a_server_full_under_noeviction_refuses_and_the_trigger_waits(shop: Shop
         shop.deliver("m1", delivery_count=2)
         until(lambda: counters(worker)["duplicate"] == 1)  # nothing was evicted
     assert shop.ran == ["m1", "m2"]
+    assert shop.checked().findings == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"concurrency": 2}], ids=str)
+def test_a_server_that_fills_up_under_a_handler_is_told_when_it_has_room(
+    shop: Shop, start_redis: Start, events: list[Event], settings: dict[str, Any]
+) -> None:
+    server = start_redis("--maxmemory-policy", "noeviction")
+    shop.url = trusted(server)
+    shop.in_handler = lambda body: server.ask("CONFIG", "SET", "maxmemory", "1mb")
+    with shop.open(lease=30.0, **settings) as worker:
+        shop.deliver("m1")
+        until(lambda: counters(worker)["store_errors"] >= 1)
+        assert (shop.ran, shop.verbs()) == (["m1"], [])  # it ran, and is not acknowledged before that is written down
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        until(lambda: shop.verbs() == [Verb.ACCEPT])
+        shop.deliver("m1", delivery_count=2)
+        until(lambda: counters(worker)["duplicate"] == 1)
+    assert shop.ran == ["m1"]
     assert shop.checked().findings == []
 
 

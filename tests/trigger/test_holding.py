@@ -261,6 +261,36 @@ def test_tr67_a_suspended_trigger_holds_nothing(
     assert Counter(verbs(backend)) == {Verb.RELEASE: 2, Verb.ACCEPT: 2}
 
 
+@pytest.mark.parametrize("way", ["stop", "disable"])
+@pytest.mark.parametrize("settings", [{}, {"concurrency": 2}, {"transacted": True}], ids=str)
+def test_tr67_stop_and_disable_release_what_is_held(
+    backend: ScriptedBackend, history: DocumentHistory, by_hand: ByHand, until: Until, way: str, settings: dict[str, Any]
+) -> None:
+    history.claim(Q, "1", source="uuid", lease=1000.0)
+    worker = by_hand(Worker(backend.url, history=history))
+    worker.trigger(Q, **settings)(lambda: pytest.fail("it must not run"))
+    with worker:
+        trigger = worker.triggers[Q]
+        backend.deliver(Q, copy_of("1"))
+        until(lambda: trigger.counters["in_progress"] == 1)
+        assert len(backend.unsettled(Q)) == 1
+        if way == "disable":
+            assert trigger.disable() == 0
+        else:
+            report = worker.stop(5.0)
+            assert (report.clean, report.triggers[0].released) == (True, 1)
+        assert [one.body() for one in backend.waiting(Q)] == ["copy"]
+    counts: list[int] = []
+    second = Worker(backend.url)
+
+    @second.trigger(Q)
+    def book(delivery: Delivery) -> None:
+        counts.append(delivery.delivery_count)
+
+    with second:
+        until(lambda: counts == [1])  # nobody saw it: not counted
+
+
 def test_tr67_at_most_half_the_window_is_held_and_demand_withheld_until_one_is_due(
     backend: ScriptedBackend, history: DocumentHistory, by_hand: ByHand, clock: ManualClock, until: Until
 ) -> None:

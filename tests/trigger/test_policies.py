@@ -5,6 +5,7 @@ TR-28, TR-32 to TR-36, TR-39, TR-40, TR-45, TR-55, TR-58.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,6 +75,8 @@ def test_tr34_an_abandoned_message_is_treated_as_the_policy_says(
     with worker:
         backend.deliver(Q, message("1"), delivery_count=2)
         until(lambda: backend.settlements)
+        counters = worker.triggers[Q].counters  # a message that goes back comes again
+        assert counters["abandoned"] == 1 or (policy == "redeliver" and counters["abandoned"] == counters["in_doubt"] > 0)
     assert verbs(backend)[0] is verb
     assert ran == [2] * runs
     entry = history.lookup(Q, "1", source="uuid")
@@ -317,6 +320,79 @@ def test_tr39_a_claim_that_was_never_confirmed_is_released_by_its_token(
         until(lambda: verbs(backend)[-1:] == [Verb.ACCEPT])
         assert worker.triggers[Q].counters["in_progress"] == 0
     assert attempts == [1]
+
+
+@pytest.mark.parametrize("answer", [Status.NEW, Status.DUPLICATE])
+def test_tr55_of_two_whose_resolvers_say_new_one_claims_it_and_runs(
+    backend: ScriptedBackend, history: DocumentHistory, by_hand: ByHand, clock: ManualClock, until: Until, answer: Status
+) -> None:
+    """The claim is what decides, for both were asked about the same abandoned run; and it is counted once a delivery (TR-65)."""
+    history.claim("book", "1", source="uuid", lease=0.0)
+    both_asked = threading.Barrier(2)
+    go_on = threading.Event()
+    attempts: list[int] = []
+    workers = [by_hand(Worker(backend.url, history=history)) for _ in range(2)]
+
+    def resolver(request: ResolverRequest) -> Status:
+        both_asked.wait(10)
+        return answer
+
+    for number, worker in enumerate(workers):
+
+        @worker.trigger(f"queue:///copies{number}", name="book", resolver=resolver)
+        def book(delivery: Delivery) -> None:
+            attempts.append(delivery.attempt)
+            assert go_on.wait(20)
+
+    def total(name: str) -> float:
+        return sum(worker.triggers["book"].counters[name] for worker in workers)
+
+    with workers[0], workers[1]:
+        for number in range(2):
+            backend.deliver(f"queue:///copies{number}", message("1"), delivery_count=2)
+        if answer is Status.NEW:
+            until(lambda: total("in_progress") == 1 and attempts == [2])
+        go_on.set()
+        until(lambda: total("completed") + total("duplicate") >= 1)
+        clock.advance(5.0)
+        until(lambda: len(backend.settlements) == 2)
+        assert (total("resolver_calls"), total("abandoned"), total("lease_lost")) == (2, 2, 0)
+    assert attempts == [2] * (answer is Status.NEW)
+    assert verbs(backend) == [Verb.ACCEPT] * 2
+    entry = history.lookup("book", "1", source="uuid")
+    assert entry is not None
+    assert entry.state is State.COMPLETED
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_tr40_leases_of_services_that_run_long_are_renewed(
+    backend: ScriptedBackend, history: DocumentHistory, by_hand: ByHand, clock: ManualClock, until: Until, is_async: bool
+) -> None:
+    go_on = threading.Event()
+    started: list[str] = []
+    worker = by_hand(Worker(backend.url, history=history))
+
+    def book(body: str) -> None:
+        started.append(body)
+        assert go_on.wait(20)
+
+    async def book_async(body: str) -> None:
+        started.append(body)
+        assert await asyncio.to_thread(go_on.wait, 20)
+
+    worker.trigger(Q, lease=30.0, concurrency=2)(book_async if is_async else book)
+    with worker:
+        leases = worker.triggers[Q].pipeline._leases
+        backend.deliver(Q, [message("1"), message("2")])
+        until(lambda: len(started) == 2)
+        for passed in range(10, 200, 10):
+            until(lambda passed=passed: min(leases.due(), default=0.0) == 1000.0 + passed)
+            clock.advance(10.0)
+        until(lambda: min(leases.due(), default=0.0) == 1200.0)
+        entries = history.lookup_many(Q, [("1", "uuid"), ("2", "uuid")])
+        assert [(entry.state, entry.lease_alive) for entry in entries if entry] == [(State.PROCESSING, True)] * 2
+        go_on.set()
+        until(lambda: verbs(backend) == [Verb.ACCEPT] * 2)
 
 
 def test_tr55_what_the_resolver_says_besides_is_told(
