@@ -71,7 +71,9 @@ class Intake:
         self.ended = False
         """No message will arrive any more: closed by us, by the peer, or lost."""
         self._takes = takes
-        self._records_hand_over = records_hand_over
+        self.records_hand_over = records_hand_over
+        """The present provider has to be told before the application sees a persistent message (IF-11)."""
+        self._asks_records: Callable[[], bool] | None = None
         self._sent_settled = sent_settled
         self._clock = clock
         self._on_arrival = on_arrival
@@ -93,9 +95,11 @@ class Intake:
         self.buffer.set_window(window)
         self._takes = takes
 
-    def attach(self, receiver: Receiver) -> None:
-        """The receiver to ask and to settle on; no demand yet."""
+    def attach(self, receiver: Receiver, records_hand_over: Callable[[], bool] | None = None) -> None:
+        """The receiver to ask and to settle on; no demand yet. `records_hand_over` is asked again after each outage, for the next
+        link may be to another product; it must not keep a session or a connection alive."""
         with self._lock:
+            self._asks_records = records_hand_over
             self._receiver = receiver
             self._present = receiver.present
             self._lasts = self._present is not receiver
@@ -112,6 +116,8 @@ class Intake:
             lost = self.buffer.remove(lambda arrival: not arrival.settled and arrival.receiver is not present)
             self.buffer.released += len(lost)
             self.unsure = False
+            if present is not None and self._asks_records is not None:
+                self.records_hand_over = self._asks_records()
         self.top_up()
         self._on_arrival()
 
@@ -329,7 +335,7 @@ class Intake:
 
     def handing_over(self, arrivals: Sequence[Arrival]) -> None:
         """The application is about to see these (IF-11)."""
-        if self._records_hand_over:
+        if self.records_hand_over:
             persistent = [arrival for arrival in arrivals if arrival.persistent and not arrival.settled]
             for receiver, group in _by_receiver(persistent):
                 try:
@@ -448,7 +454,7 @@ def _settle(arrivals: Sequence[Arrival], outcome: Outcome) -> None:
     """One call a receiver: after a reconnect, arrivals of several may come together."""
     if arrivals:
         first = arrivals[0].receiver
-        if all(arrival.receiver is first for arrival in arrivals):
+        if len(arrivals) == 1 or all(arrival.receiver is first for arrival in arrivals):
             first.settle(arrivals, outcome)
             return
     for receiver, group in _by_receiver(arrivals):

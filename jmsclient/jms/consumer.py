@@ -43,10 +43,9 @@ class MessageConsumer(HandOver):
         receiver: Receiver,
         decision: ReadAheadDecision,
         *,
-        records_hand_over: bool,
         close_in_listener: Literal["deliver", "raise"] = "deliver",
     ) -> None:
-        super().__init__(session, destination, intake, receiver, records_hand_over=records_hand_over)
+        super().__init__(session, destination, intake, receiver)
         self.selector = selector
         self.read_ahead = ReadAhead(decision, intake)
         self._close_in_listener = close_in_listener

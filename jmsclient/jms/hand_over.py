@@ -33,9 +33,7 @@ _received = Message.received  # bound once, not once a message
 class HandOver:
     """What `MessageConsumer` is built on. The names with one underscore are shared by the two, and by nobody else."""
 
-    def __init__(
-        self, session: Session, destination: Destination, intake: Intake, receiver: Receiver, *, records_hand_over: bool
-    ) -> None:
+    def __init__(self, session: Session, destination: Destination, intake: Intake, receiver: Receiver) -> None:
         self.destination = destination
         self.closed = False
         self.intake = intake
@@ -46,7 +44,6 @@ class HandOver:
         self._buffer = intake.buffer
         self._queue = intake.queue
         self._clock = session.clock
-        self._records_hand_over = records_hand_over
         self._connection = session._connection
         self._client = session.acknowledge_mode in BY_APPLICATION
         self._acknowledge = session.acknowledge_message if self._client else None
@@ -104,7 +101,7 @@ class HandOver:
                 self.intake.drop_expired(arrival)
                 self._pending = None
             else:
-                if self._records_hand_over and arrival.persistent and not arrival.settled and not self._recorded(arrival):
+                if arrival.persistent and self.intake.records_hand_over and not arrival.settled and not self._recorded(arrival):
                     self._pending = None
                     continue
                 arrival.handed_over = True

@@ -134,7 +134,8 @@ def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
     decision = _decide(session, spec.destination, receiver, wanted)
     if decision.used:
         intake.set_window(options.read_ahead_messages, takes=True)
-    intake.attach(receiver)
+    transport = session.connection.transport
+    intake.attach(receiver, lambda: transport.capabilities.records_hand_over)
     consumer = MessageConsumer(
         session,
         spec.destination,
@@ -142,7 +143,6 @@ def open_consumer(session: Session, wanted: Wanted) -> MessageConsumer:
         intake,
         receiver,
         decision,
-        records_hand_over=session.capabilities.records_hand_over,
         close_in_listener=options.close_in_listener,
     )
     held = weakref.ref(consumer)

@@ -25,20 +25,27 @@ class Sweep:
     """Of one consumer; on the keeper only. `options` give the limits in seconds, 0 for never."""
 
     def __init__(self, consumer: MessageConsumer, session: Session, options: ConsumerOptions) -> None:
-        releasable = session.capabilities.release_without_count
+        self._transport = session.connection.transport  # not the connection: it may be forgotten
         self._consumer = weakref.ref(consumer)
         self._keeper = session.keeper
         self._clock = session.clock
         self._request_timeout = session.request_timeout
-        self._releasable = releasable
         self._purge_after = options.purge_after
-        self._idle_timeout = options.idle_timeout if releasable else 0.0  # RA-13: not done where a release counts
-        hold_limit = session.capabilities.hold_limit
-        self._hold = 0.0 if hold_limit is None else hold_limit / 2
+        self._idle_timeout = options.idle_timeout
         self._delivered = -1
         self._quiet_since = 0.0
         limits = [limit for limit in (self._purge_after, self._idle_timeout, self._hold) if limit]
         self._interval = min(limits) / 4 if limits else 0.0
+
+    @property
+    def _releasable(self) -> bool:
+        """A release is not counted by the present provider, which after a failover may be another product."""
+        return self._transport.capabilities.release_without_count
+
+    @property
+    def _hold(self) -> float:
+        hold_limit = self._transport.capabilities.hold_limit
+        return 0.0 if hold_limit is None else hold_limit / 2
 
     def plan(self) -> None:
         """Look again later, where there is any limit."""
@@ -54,7 +61,7 @@ class Sweep:
                 self._purge(consumer)
             if self._hold:
                 self._release_held(consumer)
-            if self._idle_timeout:
+            if self._idle_timeout and self._releasable:  # RA-13: not done where a release counts
                 self._give_back(consumer)
         finally:
             self.plan()

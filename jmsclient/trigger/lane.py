@@ -111,7 +111,7 @@ class Lane:
             idle_timeout=options.idle_timeout,
             states=states,
         )
-        intake.attach(receiver)
+        intake.attach(receiver, lambda: transport.capabilities.records_hand_over)
         _check_retention(declaration, receiver)
         self.pipeline.start()
         intake.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from jmsclient.errors import (
 from jmsclient.options import ConnectionOptions
 from jmsclient.testing.manual_clock import ManualBell, ManualClock
 from jmsclient.testing.scripted import DEFAULT_CAPABILITIES, ScriptedBackend
+from jmsclient.testing.scripted_links import ScriptedReceiver
+from jmsclient.transport.contract import Arrival
 from jmsclient.transport.registry import parse_places
 
 from .conftest import until
@@ -603,6 +605,70 @@ def test_after_a_failover_to_another_product_what_it_lacks_is_refused(wait_until
             session.create_browser("Q")
         with pytest.raises(UnsupportedFeatureError, match="transactions"):
             transacted.create_producer("R").send("r")
+
+
+@pytest.mark.parametrize("way", ["receive", "iterate", "listen"])
+@pytest.mark.parametrize("first", [True, False], ids=["to one that does not", "to one that records"])
+def test_if_11_the_next_product_is_told_of_a_hand_over_where_it_wants_that(
+    monkeypatch: pytest.MonkeyPatch, wait_until: Until, way: str, first: bool
+) -> None:
+    """A persistent message is recorded before the application sees it: by what the present provider says, not the first one."""
+    told: list[tuple[bool, str | None]] = []
+
+    def handing_over(self: ScriptedReceiver, arrivals: Sequence[Arrival]) -> None:
+        records = self.transport.capabilities.records_hand_over
+        told.extend((records, str(arrival.content.body())) for arrival in arrivals)
+
+    monkeypatch.setattr(ScriptedReceiver, "handing_over", handing_over)
+    monkeypatch.setattr("jmsclient.testing.scripted.check_capabilities", lambda _: None)  # what it cannot do is done here
+    kinds = [replace(DEFAULT_CAPABILITIES, records_hand_over=one) for one in (first, not first)]
+    with (
+        ScriptedBackend(kinds[0]) as one,
+        ScriptedBackend(kinds[1]) as two,
+        connect(f"failover:({one.url},{two.url})?{FAST}", request_timeout=2.0) as connection,
+    ):
+        consumer = connection.create_session().create_consumer("Q")
+        seen: list[str | None] = []
+        if way == "listen":
+            consumer.listener = lambda message: seen.append(message.text)
+
+        def see(backend: ScriptedBackend, text: str) -> None:
+            backend.deliver("Q", text)
+            if way != "listen":
+                message = consumer.receive(5.0) if way == "receive" else next(iter(consumer))
+                assert message is not None
+                seen.append(message.text)
+            wait_until(lambda: text in seen)
+
+        see(one, "a")
+        one.refuse_connect(ConnectionLostError("gone"))
+        one.lose_link()
+        wait_until(lambda: connection.capabilities.records_hand_over is not first)
+        see(two, "b")
+    assert told == [(True, "a" if first else "b")]
+
+
+def test_ra_13_after_a_failover_nothing_idle_is_given_back_where_a_release_counts(wait_until: Until) -> None:
+    lesser = replace(DEFAULT_CAPABILITIES, release_without_count=False)
+    clock = ManualClock()
+    with ScriptedBackend() as one, ScriptedBackend(lesser) as two:
+        places = parse_places(f"failover:({one.url},{two.url})?{FAST}")
+        places = replace(places, endpoints=tuple(replace(endpoint, clock=clock) for endpoint in places.endpoints))
+        with Connection(places, start=True, request_timeout=60.0, options=ConnectionOptions()) as connection:
+            consumer = connection.create_session().create_consumer("Q")
+            one.deliver("Q", "a")
+            wait_until(lambda: consumer.read_ahead.buffered_messages == 1)
+            wait_until(lambda: (clock.advance(1.0), consumer.read_ahead.released)[1] == 1)  # type: ignore[func-returns-value]
+            one.refuse_connect(ConnectionLostError("gone"))
+            one.lose_link()
+            wait_until(lambda: (clock.advance(0.1), connection.capabilities.release_without_count)[1] is False)  # type: ignore[func-returns-value]
+            assert consumer.receive_no_wait() is None
+            two.deliver("Q", "b")
+            wait_until(lambda: consumer.read_ahead.buffered_messages == 1)
+            for _ in range(120):
+                clock.advance(1.0)
+            connection.keeper.call(lambda: None)
+            assert consumer.read_ahead.buffered_messages == 1
 
 
 # -- giving up, closing -------------------------------------------------------------------------------------------------
