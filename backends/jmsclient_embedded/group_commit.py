@@ -106,7 +106,7 @@ class GroupCommit:
         for commit in batch.commits:
             lost |= commit.inserted()
         undone = {sequence for commit in batch.commits for sequence in commit.deleted()}
-        kept.inserts = [row for row in kept.inserts if row[0] not in lost]
+        kept.inserts = kept.without(lost)
         kept.deletes = [sequence for sequence in kept.deletes if sequence not in undone]
         self.next.changes = kept.then(self.next.changes)
         self.next.sends[:0] = [one for one in batch.sends if one.done is None]

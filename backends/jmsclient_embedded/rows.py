@@ -7,6 +7,8 @@ encodes them, and the row is half as long.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 from jmsclient.envelope import decode, encode
@@ -14,59 +16,82 @@ from jmsclient.errors import MessageFormatError
 from jmsclient.message import Content, MessageKind, PlainContent
 from jmsclient_embedded.settings import PRIORITIES
 
-Columns: TypeAlias = tuple[str | bytes, str | None, str | None, int | None, float | None]
-"""(content, id, destination, priority, timestamp). Plain: the body, text or bytes by kind. Otherwise the envelope, and no more."""
+Head: TypeAlias = tuple[str | None, int | None]
+"""(destination, priority): what all that a producer sends has in common, and therefore mostly the same object."""
+Columns: TypeAlias = tuple[str | bytes, str | None, float | None, Head]
+"""(content, id, timestamp, head). Plain: the body, text or bytes by kind. Otherwise the envelope, and nothing else."""
 
 _TEXT, _BYTES = MessageKind.TEXT, MessageKind.BYTES
 _NO_TIME = 1e300  # beyond it, and for NaN, SQLite has no number
+_NO_HEAD: Head = (None, None)
 
 
-def columns(content: Content) -> Columns:
-    """One persistent message. Raises MessageFormatError where its body cannot be encoded. Hot path: every stored message pays it.
+def columns(contents: Iterable[PlainContent]) -> list[Columns | None]:
+    """What is stored of each; None for one that is not persistent. Raises MessageFormatError where a body cannot be encoded. Hot
+    path: every stored message pays it.
 
     Text beyond ASCII goes into an envelope: given to SQLite as it is, it would carry its UTF-8 along as long as it waits, and
     not all of it has one (halves of surrogates)."""
-    if (
-        type(content) is PlainContent
-        and content._properties is None
-        and content.correlation_id is content.reply_to is content.type is None
-        and content.expiration is content.delivery_time is None
-    ):
-        body, kind, id_, destination = content._body, content.kind, content.message_id, content.destination
-        priority, timestamp = content.priority, content.timestamp
+    rows: list[Columns | None] = []
+    destination: str | None = None
+    priority = -1
+    head: Head | None = None
+    for content in contents:
+        if not content.persistent:
+            rows.append(None)
+            continue
+        if content.destination is not destination or content.priority != priority:
+            destination, priority = content.destination, content.priority
+            head = _head(destination, priority)
+        body, kind, id_, timestamp = content._body, content.kind, content.message_id, content.timestamp
         if (
-            (body.isascii() if type(body) is str and kind is _TEXT else type(body) is bytes and kind is _BYTES)
+            head is not None
+            and content._properties is None
+            and content.correlation_id is content.reply_to is content.type is None
+            and content.expiration is content.delivery_time is None
+            and (body.isascii() if type(body) is str and kind is _TEXT else type(body) is bytes and kind is _BYTES)
             and type(id_) is str
             and id_.isascii()
-            and type(destination) is str
-            and destination.isascii()
-            and type(priority) is int
-            and 0 <= priority < PRIORITIES
             and type(timestamp) is float
             and -_NO_TIME < timestamp < _NO_TIME
         ):
-            return body, id_, destination, priority, timestamp  # type: ignore[return-value]  # see the second condition
-    return encode(content), None, None, None, None
+            rows.append((cast(str | bytes, body), id_, timestamp, head))
+        else:
+            rows.append(envelope(content))
+    return rows
 
 
-def read(row: Columns) -> Content:
+def envelope(content: Content) -> Columns:
+    """Any message. Raises MessageFormatError where its body cannot be encoded."""
+    return encode(content), None, None, _NO_HEAD
+
+
+@lru_cache(maxsize=256)
+def _head(destination: str | None, priority: int) -> Head | None:
+    plain = type(destination) is str and destination.isascii() and type(priority) is int and 0 <= priority < PRIORITIES
+    return (destination, priority) if plain else None
+
+
+def read(content: object, id_: object, destination: object, priority: object, timestamp: object) -> Content:
     """The content of a row. Raises MessageFormatError for columns that `columns` does not make."""
-    content, id_, destination, priority, timestamp = row
     if id_ is None:
         if type(content) is not bytes:
             raise MessageFormatError(f"an envelope is bytes, not {type(content).__name__}")
         return decode(content)
-    kinds = tuple(map(type, row))
-    if kinds not in _PLAIN:
-        raise MessageFormatError(f"a plain message of {', '.join(kind.__name__ for kind in kinds)}")
-    return PlainContent(
-        kind=_TEXT if type(content) is str else _BYTES,
-        body=content,
-        message_id=id_,
-        destination=destination,
-        priority=cast(int, priority),
-        timestamp=timestamp,
-    )
-
-
-_PLAIN = {(str, str, str, int, float), (bytes, str, str, int, float)}
+    if (
+        isinstance(content, str | bytes)
+        and isinstance(id_, str)
+        and isinstance(destination, str)
+        and isinstance(priority, int)
+        and isinstance(timestamp, float)
+    ):
+        return PlainContent(
+            kind=_TEXT if isinstance(content, str) else _BYTES,
+            body=content,
+            message_id=id_,
+            destination=destination,
+            priority=priority,
+            timestamp=timestamp,
+        )
+    kinds = ", ".join(type(one).__name__ for one in (content, id_, destination, priority, timestamp))
+    raise MessageFormatError(f"a plain message is not made of {kinds}")

@@ -64,7 +64,7 @@ class EmbeddedSender(Sender):
                 override(message, settings, wall)
         rows = None
         if broker.store is not None and any(message.persistent for message in messages):
-            rows = [columns(message) if message.persistent else None for message in messages]
+            rows = columns(messages)
         where = self._destination.address
         try:
             sending = broker.send(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -44,8 +45,10 @@ PRAGMA user_version = {FORMAT};
 COMMIT;
 """
 
-Row: TypeAlias = tuple[int, str, int, str | bytes, str | None, str | None, int | None, float | None]
-"""(sequence, queue, count), then what `rows.columns` makes."""
+Place: TypeAlias = tuple[str, int, str | None, int | None]
+"""What many rows of a batch have in common: (queue, count, destination, priority)."""
+Row: TypeAlias = tuple[int, str | bytes, str | None, float | None]
+"""The rest of a row: (sequence, content, id, timestamp)."""
 Definition: TypeAlias = Mapping[str, object]
 """What `definitions.py` makes of a destination, quota or subscription: JSON values by name."""
 
@@ -65,7 +68,7 @@ class StoredMessage:
 class Changes:
     """What one transaction writes."""
 
-    inserts: list[Row] = field(default_factory=list)
+    inserts: dict[Place, list[Row]] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     """sequence -> hand-overs"""
     deletes: list[int] = field(default_factory=list)
@@ -75,10 +78,16 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.inserts or self.counts or self.deletes or self.definitions)
 
+    def without(self, lost: Collection[int]) -> dict[Place, list[Row]]:
+        """What is inserted but for these."""
+        kept = {place: [row for row in rows if row[0] not in lost] for place, rows in self.inserts.items()}
+        return {place: rows for place, rows in kept.items() if rows}
+
     def then(self, later: Changes) -> Changes:
         """These changes followed by later ones, as one."""
+        inserts = {place: self.inserts.get(place, []) + later.inserts.get(place, []) for place in self.inserts | later.inserts}
         return Changes(
-            self.inserts + later.inserts,
+            inserts,
             {**self.counts, **later.counts},
             self.deletes + later.deletes,
             {**self.definitions, **later.definitions},
@@ -151,7 +160,7 @@ class Store:
         try:
             for row in self._connection.execute("SELECT * FROM messages ORDER BY sequence"):
                 sequence = row[0]
-                yield StoredMessage(row[0], row[1], row[2], rows.read(row[3:]), sequence in self._interrupted)
+                yield StoredMessage(row[0], row[1], row[2], rows.read(*row[3:]), sequence in self._interrupted)
                 sequence = "?"
         except (MessageFormatError, sqlite3.Error) as error:
             raise StoreFormatError(f"store {str(self.path)!r}: message {sequence} cannot be read: {error}") from error
@@ -163,8 +172,8 @@ class Store:
         run = self._connection
         try:
             run.execute("BEGIN IMMEDIATE")
-            if changes.inserts:
-                run.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", changes.inserts)
+            for place, inserted in changes.inserts.items():
+                _insert(run, place, inserted)
             if changes.counts:
                 pairs = [(count, sequence) for sequence, count in changes.counts.items()]
                 run.executemany("UPDATE messages SET count = ? WHERE sequence = ?", pairs)
@@ -195,6 +204,23 @@ class Store:
         """After a fork, in the child: the parent goes on with the files; close nothing but our copy of the lock."""
         self._lock.disown()
         self.journal.disown()
+
+
+def _insert(run: sqlite3.Connection, place: Place, inserted: list[Row]) -> None:
+    """Many by one statement, which takes what they have in common once: half of what a call for each costs."""
+    at = 0
+    for size, statement in _INSERT.items():
+        while at + size <= len(inserted):
+            run.execute(statement, (*place, *chain.from_iterable(inserted[at : at + size])))
+            at += size
+
+
+def _insertion(size: int) -> str:
+    values = ", ".join(f"(?{at}, ?1, ?2, ?{at + 1}, ?{at + 2}, ?3, ?4, ?{at + 3})" for at in range(5, 5 + 4 * size, 4))
+    return f"INSERT INTO messages VALUES {values}"  # noqa: S608  numbers of parameters
+
+
+_INSERT = {size: _insertion(size) for size in (64, 8, 1)}
 
 
 def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:

@@ -17,9 +17,9 @@ from jmsclient_embedded.aftermath import Aftermath
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend
 from jmsclient_embedded.line import Line
-from jmsclient_embedded.rows import Columns, columns
+from jmsclient_embedded.rows import Columns, envelope
 from jmsclient_embedded.steps import Answer, Steps
-from jmsclient_embedded.store import Definition, Row, Store
+from jmsclient_embedded.store import Changes, Definition, Row, Store
 
 _CLOSED = "the store is closed, and what was given to it since is not stored; connect again"
 
@@ -74,20 +74,20 @@ class Writing:
         """T4: messages that are visible when they are stored, `given` for each what that is; None for one that is not."""
         line.queue.begin_send(entries)
         batch = self._commits.next
-        batch.changes.inserts += _rows(line, entries, given)
+        _insert(batch.changes, line, entries, given)
         batch.sends.append(PendingSend(line, entries, done))
         self._aftermath.write = True
 
     def commit(self, commit: PendingCommit) -> None:
         """A transaction ends: now, where nothing of it is stored, else when it is written."""
-        inserts = [row for part in commit.sent for row in _rows(part.line, part.entries, part.columns)]
         deletes = commit.deleted() if self.store is not None else set()
-        if self.store is None or not (inserts or deletes):
+        if self.store is None or not (deletes or commit.inserted()):
             commit.end(True)
             commit.answer.give()
             return
         batch = self._commits.next
-        batch.changes.inserts += inserts
+        for part in commit.sent:
+            _insert(batch.changes, part.line, part.entries, part.columns)
         batch.changes.deletes += deletes
         batch.commits.append(commit)
         self._aftermath.write = True
@@ -97,7 +97,7 @@ class Writing:
 
         Encoded under the lock: the two must not be split between transactions, and it is rare.
         """
-        self.send(line, [entry], [columns(entry.content)], None)
+        self.send(line, [entry], [envelope(entry.content)], None)
 
     def end_send(self, line: Line, entries: Sequence[Entry], wall: float) -> None:
         """T5: they are stored. Where their destination is gone meanwhile, they go too."""
@@ -241,6 +241,15 @@ class Writing:
             waiter.fail(error)
 
 
-def _rows(line: Line, entries: Sequence[Entry], given: Sequence[Columns | None]) -> list[Row]:
-    name = line.queue.name
-    return [(entry.sequence, name, entry.count, *one) for entry, one in zip(entries, given, strict=True) if one is not None]
+def _insert(changes: Changes, line: Line, entries: Sequence[Entry], given: Sequence[Columns | None]) -> None:
+    """Rows for those that are stored, by what they have in common."""
+    name, inserts = line.queue.name, changes.inserts
+    rows: list[Row] = []
+    last, count = None, 0
+    for entry, one in zip(entries, given, strict=True):
+        if one is not None:
+            content, id_, timestamp, head = one
+            if head is not last or entry.count != count:
+                last, count = head, entry.count
+                rows = inserts.setdefault((name, count, *head), [])
+            rows.append((entry.sequence, content, id_, timestamp))

@@ -13,8 +13,8 @@ from jmsclient.conversion import Byte
 from jmsclient.envelope import encode
 from jmsclient.errors import MessageFormatError
 from jmsclient.message import Content, MessageKind, PlainContent
-from jmsclient_embedded.rows import Columns, columns, read
-from jmsclient_embedded.store import Changes, Store, _runs
+from jmsclient_embedded.rows import Columns, columns, envelope, read
+from jmsclient_embedded.store import Changes, Place, Store, _runs
 from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT
 
 from .conftest import Connect
@@ -39,12 +39,20 @@ def everything(content: Content) -> object:
     )
 
 
-def through_sqlite(row: Columns) -> Columns:
-    """What SQLite makes of it, in a table as the store's."""
+def stored(content: PlainContent) -> Columns:
+    """What is stored of it."""
+    (row,) = columns([content])
+    assert row is not None
+    return row
+
+
+def through_sqlite(row: Columns) -> tuple[object, object, object, object, object]:
+    """(content, id, destination, priority, timestamp) as SQLite gives them back, from a table as the store's."""
+    content, id_, timestamp, head = row
     connection = sqlite3.connect(":memory:")
     try:
         connection.execute("CREATE TABLE t (content BLOB NOT NULL, id TEXT, destination TEXT, priority INTEGER, timestamp REAL)")
-        connection.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?)", (content, id_, *head, timestamp))
         (found,) = connection.execute("SELECT * FROM t").fetchall()
     finally:
         connection.close()
@@ -65,9 +73,9 @@ def through_sqlite(row: Columns) -> Columns:
     ],
 )
 def test_a_plain_message_is_in_columns(content: PlainContent) -> None:
-    row = columns(content)
-    assert row == (content.body(), content.message_id, content.destination, content.priority, content.timestamp)
-    again = read(through_sqlite(row))
+    row = stored(content)
+    assert row == (content.body(), content.message_id, content.timestamp, (content.destination, content.priority))
+    again = read(*through_sqlite(row))
     assert isinstance(again, PlainContent)
     assert everything(again) == everything(content)
     assert again.size == content.size
@@ -102,9 +110,9 @@ def test_a_plain_message_is_in_columns(content: PlainContent) -> None:
     ],
 )
 def test_any_other_is_an_envelope(content: PlainContent) -> None:
-    row = columns(content)
-    assert row == (encode(content), None, None, None, None)
-    assert everything(read(through_sqlite(row))) == everything(content)
+    row = stored(content)
+    assert row == envelope(content) == (encode(content), None, None, (None, None))
+    assert everything(read(*through_sqlite(row))) == everything(content)
 
 
 @given(
@@ -125,7 +133,7 @@ def test_everything_comes_back(
 ) -> None:
     kind = MessageKind.TEXT if isinstance(body, str) else MessageKind.BYTES
     content = plain(body, kind, destination=destination, message_id=message_id, timestamp=timestamp, priority=priority, **more)
-    assert everything(read(through_sqlite(columns(content)))) == everything(content)
+    assert everything(read(*through_sqlite(stored(content)))) == everything(content)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +147,60 @@ def test_everything_comes_back(
         (b"x", b"ID:1", "queue:///q", 4, 1.0),
     ],
 )
-def test_columns_that_nobody_writes_are_refused(row: Columns) -> None:
+def test_columns_that_nobody_writes_are_refused(row: tuple[object, object, object, object, object]) -> None:
     with pytest.raises(MessageFormatError):
-        read(row)
+        read(*row)
+
+
+def test_a_send_mixes_whatever_it_likes() -> None:
+    sent = [
+        plain("a"),
+        plain("b", persistent=False),
+        plain("ü"),
+        plain("c"),
+        plain("d", priority=5),
+        plain("e", destination="queue:///r"),
+    ]
+    rows = columns(sent)
+    assert rows[1] is None
+    assert [row and row[0] for row in rows] == ["a", None, encode(sent[2]), "c", "d", "e"]
+    assert [everything(read(*through_sqlite(row))) for row in rows if row] == [everything(one) for one in sent if one.persistent]
+
+
+# -- what goes in --------------------------------------------------------------------------------------------------------------
+
+
+def changed(number: int, place: Place = ("q", 0, "queue:///q", 4)) -> Changes:
+    return Changes(inserts={place: [(one, str(one), f"ID:{one}", 0.5 * one) for one in range(1, number + 1)]})
+
+
+@pytest.mark.parametrize("number", [1, 7, 8, 9, 63, 64, 65, 137])
+def test_any_number_of_messages_is_stored_whatever_a_statement_takes(tmp_path: Path, number: int) -> None:
+    store = Store(tmp_path / "shop.db")
+    store.write(changed(number))
+    store.write(Changes(inserts={("r", 3, None, None): [(1000, encode(plain("ü")), None, None)]}))
+    found = list(store.load())
+    assert [(row.sequence, row.queue, row.count, row.content.body()) for row in found] == [
+        *((one, "q", 0, str(one)) for one in range(1, number + 1)),
+        (1000, "r", 3, "ü"),
+    ]
+    one = found[number - 1].content
+    assert everything(one) == everything(plain(str(number), message_id=f"ID:{number}", timestamp=0.5 * number))
+    store.close()
+
+
+def test_what_is_left_of_a_batch_that_failed_is_written_with_the_next(tmp_path: Path) -> None:
+    first = changed(3)
+    first.inserts[("r", 0, None, None)] = [(4, b"x", None, None)]
+    assert first.without({2}) == {("q", 0, "queue:///q", 4): [(1, "1", "ID:1", 0.5), (3, "3", "ID:3", 1.5)]} | {
+        ("r", 0, None, None): [(4, b"x", None, None)]
+    }
+    assert first.without({4, 7}) == changed(3).inserts
+    assert not Changes(inserts=first.without({1, 2, 3, 4}))
+    later = Changes(inserts={("q", 0, "queue:///q", 4): [(9, "9", "ID:9", 0.0)], ("s", 0, None, None): []})
+    both = first.then(later).inserts
+    assert [row[0] for row in both["q", 0, "queue:///q", 4]] == [1, 2, 3, 9]
+    assert set(both) == {*first.inserts, *later.inserts}
 
 
 # -- stores of older formats ---------------------------------------------------------------------------------------------------
@@ -201,7 +260,7 @@ def test_exactly_what_is_deleted_goes(deleted: set[int], order: list[int]) -> No
 
 def test_rows_between_the_deleted_ones_stay(tmp_path: Path) -> None:
     store = Store(tmp_path / "shop.db")
-    store.write(Changes(inserts=[(number, "q", 0, *columns(plain(str(number)))) for number in range(1, 11)]))
+    store.write(changed(10))
     store.write(Changes(deletes=[9, 2, 3, 4, 6]))
     assert [row.content.body() for row in store.load()] == ["1", "5", "7", "8", "10"]
     store.close()

@@ -61,7 +61,7 @@ def test_if_28_a_commit_is_one_transaction_of_the_store(connect: Connect, file: 
     write = store.write
 
     def record(changes: Any) -> None:
-        written.append((len(changes.inserts), len(changes.deletes)))
+        written.append((sum(map(len, changes.inserts.values())), len(changes.deletes)))
         write(changes)
 
     monkeypatch.setattr(store, "write", record)
