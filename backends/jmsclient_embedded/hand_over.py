@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from mmap import mmap
 from pathlib import Path
 
@@ -76,14 +76,15 @@ class HandOverJournal:
             _RECORD.pack_into(self._map, at, sequence, count + 1)
             self._open[sequence] = count
 
-    def forget(self, counts: Iterable[tuple[int, int | None]]) -> None:
-        """The rows of these now hold `count` (None: are gone); later marks of the same message stay."""
+    def forget(self, counts: Mapping[int, int], gone: Iterable[int]) -> None:
+        """The rows of `counts` now hold these, later marks of the same message stay; those of `gone` are no more."""
         with self._lock:
             marks = self._open
-            for sequence, count in counts:
-                marked = marks.get(sequence)
-                if marked is not None and (count is None or marked <= count):
+            for sequence, count in counts.items():
+                if marks.get(sequence, count + 1) <= count:
                     del marks[sequence]
+            for sequence in gone:
+                marks.pop(sequence, None)
             if not marks and self._at > _FIRST:  # begin at the front again: the few pages that are in use stay the same
                 self._map[_FIRST : self._at] = bytes(self._at - _FIRST)
                 self._at = _FIRST

@@ -8,7 +8,6 @@ units of order in units.py. Source: rules IF-7, IF-8, IF-11, IF-13 to IF-15, IF-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import cast
 
 from jmsclient.message import Content, PlainContent
 from jmsclient.transport.administration import DestinationStatistics, PendingByKind
@@ -175,10 +174,15 @@ class MessageQueue:
 
     def _leave_send(self, entries: Sequence[Entry]) -> None:
         sending = self._sending
+        if len(sending) == len(entries):  # nearly always
+            sending.clear()
+        else:
+            for entry in entries:
+                del sending[entry.sequence]
         size = 0
         for entry in entries:
-            del sending[entry.sequence]
-            entry.transacted = False
+            if entry.transacted:
+                entry.transacted = False
             size += entry.size
         self.pending -= len(entries)
         self.bytes_pending -= size
@@ -258,7 +262,7 @@ class MessageQueue:
                 entry.stored = entry.marked = entry.transacted = False
                 entry.expires_at = entry.delivery = entry.barred = entry.unit = None
             else:
-                entry = cast(Entry, one)
+                entry = one  # type: ignore[assignment]  # what is no content; a call of `cast` would cost more than the rest
             entry.state = _RECEIVE
             entry.owner = holder
             held[entry.sequence] = entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from jmsclient.envelope import decode, encode
 from jmsclient.errors import MessageFormatError
@@ -55,7 +55,7 @@ def columns(contents: Iterable[PlainContent]) -> list[Columns | None]:
             and type(timestamp) is float
             and -_NO_TIME < timestamp < _NO_TIME
         ):
-            rows.append((cast(str | bytes, body), id_, timestamp, head))
+            rows.append((body, id_, timestamp, head))  # type: ignore[arg-type]  # text or bytes, says the condition
         else:
             rows.append(envelope(content))
     return rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -190,7 +190,7 @@ class Store:
                 run.execute("ROLLBACK")
             raise StoreError(f"store {str(self.path)!r} could not be written: {error}; nothing of the batch is stored") from error
         if changes.counts or changes.deletes:
-            self.journal.forget([*changes.counts.items(), *((sequence, None) for sequence in changes.deletes)])
+            self.journal.forget(changes.counts, changes.deletes)
 
     def close(self) -> None:
         """Bring everything into the one file and let go of it. Idempotent."""
@@ -223,9 +223,12 @@ def _insertion(size: int) -> str:
 _INSERT = {size: _insertion(size) for size in (64, 8, 1)}
 
 
-def _runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+def _runs(sequences: list[int]) -> list[tuple[int, int]]:
     """The same, as the first and the last of those without a gap: what is consumed in order is one or two of them a batch, and
     SQLite deletes these without being called for each."""
+    first, last = sequences[0], sequences[-1]
+    if last - first + 1 == len(sequences) and sequences == list(range(first, last + 1)):  # nearly always
+        return [(first, last)]
     runs: list[tuple[int, int]] = []
     ordered = iter(sorted(sequences))
     first = last = next(ordered)

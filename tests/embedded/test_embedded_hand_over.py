@@ -90,7 +90,7 @@ def test_it_begins_at_the_front_again_when_nothing_is_needed(tmp_path: Path, fil
     size = file.stat().st_size
     for number in range(MANY):
         first.mark([(number + 1, 1)])
-        first.forget([(number + 1, None)])
+        first.forget({}, [number + 1])
     first.mark([(1, 2)])
     assert file.stat().st_size == size
     assert journal(tmp_path).read() == {1: 2}
@@ -103,9 +103,9 @@ def test_rotation_keeps_what_is_not_in_its_row_yet(tmp_path: Path, file: Path) -
     for number in range(MANY):
         first.mark([(number, 1)])
     full = file.stat().st_size
-    first.forget((number, None) for number in range(98))
-    first.forget([(98, 0), (99, 1)])  # an older count than 98's mark; the same as 99's
-    first.forget((number, None) for number in range(100, MANY))
+    first.forget({}, range(98))
+    first.forget({98: 0, 99: 1, MANY: 1}, [])  # an older count than 98's mark; the same as 99's; one that was never marked
+    first.forget({}, range(100, MANY))
     first.rotate()
     assert file.stat().st_size < full
     first.mark([(500, 4)])
@@ -118,7 +118,7 @@ def test_a_journal_without_open_marks_is_removed_at_close(tmp_path: Path, file: 
     first = journal(tmp_path)
     first.start()
     first.mark([(1, 1)])
-    first.forget([(1, 1)])
+    first.forget({1: 1}, [])
     first.close()
     assert not file.exists()
     with pytest.raises(StoreError):

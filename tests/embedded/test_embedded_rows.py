@@ -247,6 +247,9 @@ def test_a_store_of_a_format_before_is_brought_to_the_present_one(tmp_path: Path
 
 def test_runs_have_no_gap() -> None:
     assert _runs([5]) == [(5, 5)]
+    assert _runs([5, 6, 7]) == [(5, 7)]
+    assert _runs([7, 6, 5]) == [(5, 7)]
+    assert _runs([1, 2**40]) == [(1, 1), (2**40, 2**40)]
     assert _runs([3, 1, 2, 2, 9, 7, 8, 11]) == [(1, 3), (7, 9), (11, 11)]
 
 
