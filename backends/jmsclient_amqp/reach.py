@@ -18,7 +18,7 @@ from jmsclient.clock import Clock
 from jmsclient.errors import ConfigurationError, ConnectionLostError, JmsClientError, MessageFormatError, RequestTimeoutError
 from jmsclient_amqp.primitives import Described, binary, described, listed, read, symbol
 from jmsclient_amqp.sasl import Mechanism, Scram, choose
-from jmsclient_amqp.settings import Settings
+from jmsclient_amqp.settings import PORTS, Settings
 
 _SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _LONGEST_FRAME: Final = 1 << 16
@@ -56,13 +56,27 @@ def _connected(settings: Settings, clock: Clock, deadline: float | None) -> sock
             f"{settings.peer} does not answer at all: is the host right, and does a firewall let it through?"
         ) from None
     except socket.gaierror as error:
-        raise ConnectionLostError(f"the host {settings.host!r} is not known: {error.strerror}") from error
+        raise ConnectionLostError(
+            f"the host {settings.host!r} is not known ({error.strerror}): is it written right, "
+            "and does this machine's name service know it?"
+        ) from error
     except OSError as error:
-        refused = error.errno == errno.ECONNREFUSED
-        why = "nothing listens on that port" if refused else (error.strerror or str(error))
-        raise ConnectionLostError(f"{settings.peer}: {why}") from error
+        raise ConnectionLostError(f"{settings.peer}: {_unreached(error, settings)}") from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
+
+
+def _unreached(error: OSError, settings: Settings) -> str:
+    if error.errno == errno.ECONNREFUSED:
+        with_tls = "with TLS " if settings.tls else ""
+        return (
+            "nothing listens on that port: is the broker started, and are host and port right? "
+            f"AMQP {with_tls}is usually on port {PORTS['amqps' if settings.tls else 'amqp']}"
+        )
+    why = error.strerror or str(error)
+    if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+        return f"{why}: is the host right, and is there a way to its network from here?"
+    return why
 
 
 # -- TLS ----------------------------------------------------------------------------------------------------------------

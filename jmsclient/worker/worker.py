@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination, parse_destination
-from jmsclient.errors import ConfigurationError, ConnectionLostError, IllegalStateError
+from jmsclient.errors import ConfigurationError, ConnectionLostError, IllegalStateError, RequestTimeoutError
 from jmsclient.events import emit
 from jmsclient.exporters.journal import Journal
 from jmsclient.history.contract import DocumentHistory
@@ -53,6 +54,10 @@ class _OfTheWorker:
 
     def __repr__(self) -> str:
         return "the worker's"
+
+
+class _StoppedEarly(Exception):  # noqa: N818  it is no error
+    """A stop was requested before there was a provider."""
 
 
 OF_THE_WORKER = _OfTheWorker()
@@ -317,15 +322,20 @@ class Worker:
     # -- running ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, open the histories, start every trigger. Nothing is left open when it raises.
+        """Connect, open the histories, start every trigger. Nothing is left open when it raises. Each place is tried once: who
+        calls this waits for it; `run` goes on trying.
 
         Raises ConfigurationError, StoreError, ConnectionLostError, or what the lifespan raises.
         """
+        self._start(patient=False)
+
+    def _start(self, *, patient: bool) -> None:
         if self._transport is not None:
             raise IllegalStateError("the worker runs already")
         if not self._declared:
             raise ConfigurationError("the worker has no trigger: decorate a function with @worker.trigger(destination)")
         self._lost = None
+        self._stopping = False
         self._stop_grace = None
         self._bell = self._clock.bell()
         self._stand_in = StandIn(self.name, self._clock)
@@ -334,7 +344,7 @@ class Worker:
             self._journal.start()
         try:
             declarations = [self._declaration(settings) for settings in self._declared.values()]
-            self._transport = self._connect()
+            self._transport = self._connect(patient=patient)
             if self._lifespan is not None:
                 self._living = self._lifespan(self)
                 self._living.__enter__()
@@ -365,9 +375,13 @@ class Worker:
         return report
 
     def run(self) -> StopReport:
-        """Start, run until `request_stop` or until the provider is lost, stop. Raises ConnectionLostError in the latter
-        case."""
-        self.start()
+        """Start, run until `request_stop` or until the provider is lost for good, stop. Raises ConnectionLostError in the latter
+        case. A provider that is not there yet is waited for as one that is lost (`reconnect`), with one event `waiting`; what
+        waiting does not mend, such as a wrong password, raises at once."""
+        try:
+            self._start(patient=True)
+        except _StoppedEarly:
+            return StopReport((), ())
         self.wait()
         report = self.stop(self._stop_grace)
         if self._lost is not None:
@@ -381,6 +395,7 @@ class Worker:
     def request_stop(self, grace: float | None = None) -> None:
         """Have `run` stop, with `grace` seconds for running handlers (None: the worker's). While it stops, a further call
         shortens the grace. From any thread, signal handlers included; returns at once."""
+        self._stopping = True
         self._stop_grace = grace
         deadline = self._clock.deadline(self.grace if grace is None else grace)
         for running in list(self.triggers.values()):
@@ -425,14 +440,31 @@ class Worker:
         if journal is not None:
             journal.stop()
 
-    def _connect(self) -> Transport:
+    def _connect(self, *, patient: bool) -> Transport:
         url = self.url or os.environ.get("JMSCLIENT_URL") or "embedded:"
         options = self.options
         places = parse_places(
             url, username=options.username, password=options.password, client_id=options.client_id, clock=self._clock
         )
         timeout = options.request_timeout
-        return open_link(places, self, deadline=self._clock.deadline(timeout), timeout=timeout)
+        delays = places.tries.delays(random.random) if patient and places.tries is not None else iter(())
+        tried = 0
+        while True:
+            try:
+                return open_link(places, self, deadline=self._clock.deadline(timeout), timeout=timeout)
+            except (ConnectionLostError, RequestTimeoutError) as error:
+                tried += 1
+                delay = next(delays, None)
+                if delay is None:
+                    raise (
+                        error if tried == 1 else ConnectionLostError(f"{places}: not reached in {tried} tries: {error}")
+                    ) from error
+                if tried == 1:
+                    text = f"{places} is not there yet: {error}; it is tried again"
+                    emit("worker", "waiting", text, level=logging.WARNING, worker=self.name)
+            self._bell.wait(delay)
+            if self._stopping:
+                raise _StoppedEarly
 
     def _close(self, grace: float) -> StopReport:
         deadline = self._clock.deadline(grace)

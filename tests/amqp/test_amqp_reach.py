@@ -137,13 +137,16 @@ def test_nothing_listens() -> None:
         port = one.getsockname()[1]
     error = refused(f"amqp://user:{QUOTED}@127.0.0.1:{port}")
     assert isinstance(error, ConnectionLostError)
-    assert "nothing listens" in str(error)
+    assert "nothing listens on that port: is the broker started, and are host and port right?" in str(error)
+    assert "usually on port 5672" in str(error)
+    assert "usually on port 5671" in str(refused(f"amqps://127.0.0.1:{port}"))
 
 
 def test_an_unknown_host() -> None:
     error = refused(f"amqp://user:{QUOTED}@no-such-host.invalid:5672", 10)
     assert isinstance(error, ConnectionLostError)
     assert "no-such-host.invalid" in str(error)
+    assert "is it written right" in str(error)
 
 
 def test_o09_a_wrong_password() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import jmsclient
 from jmsclient import AcknowledgeMode, events
-from jmsclient.errors import TransactionRolledBackError
+from jmsclient.errors import ConfigurationError, TransactionRolledBackError
 
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 pytestmark = pytest.mark.real
@@ -218,3 +218,32 @@ def test_o06_each_broker_is_stopped_and_started_again(
     assert names["link_back"] == names["link_lost"] >= 1
     assert names["stale_acknowledge"] == 1
     assert left_over(running.url, queue) == []
+
+
+@pytest.mark.timeout(90)
+def test_a_worker_that_is_started_before_its_broker(artemis: Any, queue: str, heard: list[events.Event]) -> None:
+    """Decision 11: it waits, and says once that it does; a wrong password is not waited for."""
+    sent = fill(artemis.url, queue)
+    artemis.kill()
+    worker = jmsclient.Worker(artemis.url, history="memory:")
+    ran: list[str] = []
+
+    @worker.trigger(queue)
+    def handle(text: str) -> None:
+        ran.append(text)
+
+    running = threading.Thread(target=worker.run)
+    running.start()
+    until(lambda: any(event.name == "waiting" for event in heard))
+    artemis.start()
+    until(lambda: len(ran) == len(sent))
+    worker.request_stop()
+    running.join(PATIENCE)
+    assert not running.is_alive()
+    waits = [event.text for event in heard if event.name == "waiting"]
+    assert len(waits) == 1
+    assert "is the broker started" in waits[0]
+    wrong = jmsclient.Worker(artemis.url, options=jmsclient.WorkerOptions(password="wrong"))
+    wrong.trigger(queue)(handle)
+    with pytest.raises(ConfigurationError, match="user name and password"):
+        wrong.run()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jmsclient import Delivery, Worker
-from jmsclient.errors import ConnectionLostError, TransactionInDoubtError
-from jmsclient.events import Event
+from jmsclient.errors import ConfigurationError, ConnectionLostError, JmsClientError, RequestTimeoutError, TransactionInDoubtError
+from jmsclient.events import Event, subscribe
 from jmsclient.testing import ScriptedBackend
 
 Until = Callable[..., None]
@@ -186,3 +186,82 @@ def test_a_worker_ends_when_the_tries_are_used_up(backend: ScriptedBackend, unti
     with pytest.raises(ConnectionLostError, match="2 tries"):
         worker.run()
     assert ran == ["m"]
+
+
+# -- before there ever was a link (decision 11) -------------------------------------------------------------------------
+
+
+def counting(worker: Worker) -> list[str]:
+    """What its trigger got."""
+    ran: list[str] = []
+
+    @worker.trigger("Q")
+    def handle(text: str) -> None:
+        ran.append(text)
+        worker.request_stop()
+
+    return ran
+
+
+def test_a_worker_that_runs_waits_for_its_first_broker(backend: ScriptedBackend, until: Until) -> None:
+    worker = Worker(url_of(backend), history="memory:")
+    ran = counting(worker)
+    told: list[Event] = []
+    unsubscribe = subscribe(told.append)
+    backend.refuse_connect(ConnectionLostError("nobody listens"))
+    backend.deliver("Q", "m")
+    reports: list[Any] = []
+    running = threading.Thread(target=lambda: reports.append(worker.run()))
+    running.start()
+    until(lambda: [event for event in told if event.name == "waiting"])
+    backend.refuse_connect(RequestTimeoutError("no answer"))
+    backend.refuse_connect(None)
+    running.join(10.0)
+    unsubscribe()
+    assert not running.is_alive()
+    assert ran == ["m"]
+    assert reports[0].clean
+    waits = [event for event in told if event.name == "waiting"]
+    assert len(waits) == 1, "once, however long it lasts"
+    assert "nobody listens" in waits[0].text
+
+
+def test_a_stop_ends_the_wait_for_the_first_broker(backend: ScriptedBackend, until: Until) -> None:
+    worker = Worker(f"failover:({backend.url})?initial_reconnect_delay=1000&max_reconnect_delay=1000", history="memory:")
+    counting(worker)
+    told: list[str] = []
+    unsubscribe = subscribe(lambda event: told.append(event.name))
+    backend.refuse_connect(ConnectionLostError("nobody listens"))
+    reports: list[Any] = []
+    running = threading.Thread(target=lambda: reports.append(worker.run()))
+    running.start()
+    until(lambda: "waiting" in told)
+    worker.request_stop()
+    running.join(10.0)
+    unsubscribe()
+    assert not running.is_alive()
+    assert (reports[0].clean, reports[0].lines()) == (True, [])
+    backend.refuse_connect(None)
+    backend.deliver("Q", "m")
+    assert worker.run().clean, "it can run again"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "says"),
+    [
+        ("&max_reconnect_attempts=2", ConnectionLostError("nobody listens"), "3 tries: nobody listens"),
+        ("&reconnect=no", ConnectionLostError("nobody listens"), "^nobody listens"),
+        ("", ConfigurationError("check the password"), "check the password"),
+    ],
+    ids=["tries used up", "not to be tried", "nothing that time mends"],
+)
+def test_a_first_broker_that_is_not_waited_for(backend: ScriptedBackend, parameters: str, error: JmsClientError, says: str) -> None:
+    worker = Worker(url_of(backend, parameters), history="memory:")
+    ran = counting(worker)
+    backend.refuse_connect(error)
+    with pytest.raises(type(error), match=says):
+        worker.run()
+    with pytest.raises(type(error), match=str(error)):
+        worker.start()
+    assert ran == []
+    assert [one for one in threading.enumerate() if "reconnect" in one.name or "pipeline" in one.name] == []
