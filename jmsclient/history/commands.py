@@ -28,7 +28,7 @@ class State(Enum):
     """Written by a version that this one does not understand."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)  # not frozen: a duplicate would cost a third more
 class Entry:
     """One entry as its store gave it back; `lease_left` and the ages were worked out by the store's own clock.
 
@@ -86,8 +86,9 @@ class Claim(Command):
     this token left. With `take_over` also an abandoned `processing` (TR-36, TR-55). With `despite_loss` a cautious store is no
     hindrance: somebody has said that it is New (TR-53). An entry with another body hash or of another version is never claimed.
     Repeated with the same token it answers as the first time. `lease` None: locked until the entry's history_ttl is over; zero or
-    past: over at once (TR-41). With `decided` also a parked copy that was decided to be
-    New: of all who carry the decision out, one claims it, and the copy stays until it is completed (TR-34).
+    past: over at once (TR-41). With `decided` also a parked copy that was decided to be New: of all who carry the decision out, one
+    claims it, and the copy stays until it is completed (TR-34). With `brief` it is enough to be told that the message is completed
+    (`KNOWN`), for nobody looks at how and when.
     """
 
     lease: float | None = 60.0
@@ -97,6 +98,7 @@ class Claim(Command):
     body_hash: bytes | None = None
     decided: bool = False
     despite_loss: bool = False
+    brief: bool = False
 
     @property
     def undeterred(self) -> bool:
@@ -216,3 +218,7 @@ class Reply:
     attempt: int = 1
     lease_lost: bool = False
     cautious: bool = False
+
+
+KNOWN = Reply(done=False, entry=Entry(state=State.COMPLETED))
+"""A brief answer: completed before."""

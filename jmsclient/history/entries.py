@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypedDict
 
 from jmsclient.history.commands import (
+    KNOWN,
     VERSION,
     Claim,
     Command,
@@ -34,6 +35,7 @@ __all__ = [
     "Decide",
     "Entry",
     "Join",
+    "KNOWN",
     "Park",
     "Release",
     "Renew",

@@ -6,13 +6,15 @@
 --   what commands have in common: the number of settings, then for each how many arguments it has, its verb, which trigger,
 --   history_ttl in ms, and what follows; then the commands, in the order of their entries, by runs that share a setting: which
 --   setting, how many commands, their tokens.
---   claim: lease, take_over, owner, body hash, decided, 1 where a lost store is no hindrance    complete: outcome
+--   claim: lease, take_over, owner, body hash, decided, 1 where a lost store is no hindrance, 1 for a brief answer
+--   complete: outcome
 --   release: state or '', lease, reason    renew: lease    park: reason, delivery count, owner, envelope    decide: decision, by
 --   join: what the lines of its place begin with, its line, how many are needed, how long it waits for them, its frame
 --   Leases are microseconds from now, '' for none given. What may be absent is '' for absent, else '=' and the value.
 -- Answers: {the server's time in microseconds, 1 for a missing mark and 2 for a changed one}, then for each command {done, lease
 --   lost, fencing token, attempt, token, entry} and for a claim 1 where the store is cautious. What happens to almost every
---   message is a number: done, by its own token, in its first attempt, over nothing that is shown; the number is the fencing token.
+--   message is a number: done, by its own token, in its first attempt, over nothing that is shown; the number is the fencing token,
+--   below zero where the store is cautious. 0 is the brief answer to a claim: completed before.
 --
 -- The mark (TR-53), a hash without time to live: r the run id, l when something was lost, c written for a WAIT. A claim is cautious
 --   for its history_ttl after that.
@@ -59,8 +61,6 @@ local function lease_field(lease)
   end
   return field
 end
-
-local SHOWN = {'s', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'k', 'q', 'z'}  -- of an entry, in an answer's order
 
 local function put(fields, name, value)
   if value then
@@ -357,8 +357,12 @@ local function first(setting)
 end
 
 -- The answer to the claim of what is completed, nil for any other entry: a duplicate should not cost what a new message does.
-local function completed_before(key)
-  local values = redis.pcall('HMGET', key, unpack(SHOWN))
+local function completed_before(key, brief)
+  if brief then
+    local values = redis.pcall('HMGET', key, 's', 'v')
+    return values[1] == 'completed' and values[2] == VERSION and 0 or nil
+  end
+  local values = redis.pcall('HMGET', key, 's', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'k', 'q', 'z')  -- as `seen`
   if values.err or values[1] ~= 'completed' or values[13] ~= VERSION then return nil end
   values[3], values[4], values[5] = values[3] or values[6], '0', values[5] or '1'
   values[7], values[8], values[12], values[16] = values[7] or values[6], values[8] or 'done', values[12] or '0', values[16] or NOW
@@ -368,7 +372,8 @@ end
 function verbs.claim(key, token, setting)
   local answer
   if call('EXISTS', key) == 1 then
-    answer = completed_before(key) or other().claim_over(key, token, setting)
+    answer = completed_before(key, setting[7] == '1') or other().claim_over(key, token, setting)
+    if answer == 0 then return 0 end
   elseif setting[5] == '1' or (setting.cautious and setting[6] ~= '1') then
     answer = {0, 0, 0, 1, '', false}
   else
@@ -376,8 +381,7 @@ function verbs.claim(key, token, setting)
     fields[4] = token
     call('HSET', key, unpack(fields))
     call('PEXPIRE', key, setting.ttl)
-    if not setting.cautious then return now end
-    answer = {1, 0, now, 1, token, false}
+    return setting.cautious and -now or now
   end
   answer[7] = setting.cautious and 1 or 0
   return answer

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from jmsclient.history.contract import ParkedMessage
-from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Join, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import KNOWN, Claim, Command, Complete, Decide, Entry, Join, Park, Release, Renew, Reply, State
 
 PREFIX = "jmsclient"
 LONGEST = 1e9
@@ -112,7 +112,15 @@ def arguments_of(command: Command) -> tuple[str | bytes | int, ...]:
         case Claim():
             lease = _microseconds(command.lease)
             owner, body_hash = _optional(command.owner), _optional(command.body_hash)
-            return lease, int(command.take_over), owner, body_hash, int(command.decided), int(command.undeterred)
+            return (
+                lease,
+                int(command.take_over),
+                owner,
+                body_hash,
+                int(command.decided),
+                int(command.undeterred),
+                int(command.brief),
+            )
         case Complete():
             return (command.outcome,)
         case Release():
@@ -133,7 +141,9 @@ def arguments_of(command: Command) -> tuple[str | bytes | int, ...]:
 def reply_of(answer: Any, now: int, command: Command) -> Reply:
     """What the script answered to one command; `now`: the server's time."""
     if isinstance(answer, int):  # what happens to almost every message
-        return Reply(True, None, command.token, answer)
+        if answer == 0:
+            return KNOWN
+        return Reply(True, None, command.token, abs(answer), cautious=answer < 0)
     done, lost, fencing_token, attempt, token, fields, *cautious = answer
     entry = None if fields is None else _entry(fields, now)
     return Reply(done == 1, entry, token.decode(), fencing_token, attempt, lost == 1, cautious == [1])
@@ -154,25 +164,32 @@ def entry_looked_up(fields: Any, left: int, now: int) -> Entry | None:
 
 
 def _entry(fields: Sequence[Any], now: int) -> Entry:
-    state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version, *decided = fields
+    state, token, fence, lease, attempt, started, updated, outcome, reason, owner, body_hash, copies, version, *decision = fields
+    decided, by, at = decision
     return Entry(
         state=_STATES.get(state, State.UNKNOWN),
         token=_text(token) or "",
         fencing_token=int(fence or 0),
-        lease_left=max(0, int(lease) - now) / 1_000_000,
+        lease_left=0.0 if lease == b"0" else max(0, int(lease) - now) / 1_000_000,
         attempt=int(attempt or 1),
         outcome=_text(outcome),
         reason=_text(reason),
         owner=_text(owner),
         body_hash=body_hash,
         copies=int(copies or 0),
-        started=max(0, now - int(started or now)) / 1_000_000,
-        updated=max(0, now - int(updated or now)) / 1_000_000,
+        started=_age(started, now),
+        updated=_age(updated, now),
         version=int(version or 0),
-        decision=_text(decided[0]),
-        decided_by=_text(decided[1]),
-        decided=max(0, now - int(decided[2] or now)) / 1_000_000,
+        decision=_text(decided),
+        decided_by=_text(by),
+        decided=_age(at, now) if decided else 0.0,
     )
+
+
+def _age(since: bytes | None, now: int) -> float:
+    """Seconds."""
+    age = now - int(since) if since else 0
+    return age / 1_000_000 if age > 0 else 0.0
 
 
 def _text(value: bytes | None) -> str | None:

@@ -38,6 +38,7 @@ class Asking:
             body_hash=body_hash,
             decided=decided,
             despite_loss=despite_loss,
+            brief=body_hash is None,
         )
 
     def complete(self, work: Work, outcome: str) -> Complete:

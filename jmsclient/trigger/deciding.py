@@ -14,7 +14,7 @@ from jmsclient.destination import Destination
 from jmsclient.errors import IllegalStateError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.history.contract import ParkedMessage, new_token
-from jmsclient.history.entries import Reply, State
+from jmsclient.history.entries import KNOWN, Reply, State
 from jmsclient.message import Message
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, Arrival
@@ -166,6 +166,10 @@ class Deciding:
 
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         del self.claiming[work.token]
+        if reply is KNOWN and work.parked is None:
+            work.entry = reply.entry
+            self._duplicate(work)
+            return
         if not reply.done:
             self._count_abandoned(work, reply)
             if work.parked is not None and reply.entry is None:  # settled, and forgotten, since it was found
@@ -177,7 +181,9 @@ class Deciding:
                 self.decided(work, self._classify(work, reply, has_history=True))
             return
         now = self._leases.begin(work, reply)
-        if reply.entry is None and not reply.cautious and not self._desk.heard:  # as nearly every message
+        if reply.entry is None and not self._desk.heard:  # as nearly every message
+            if reply.cautious:
+                work.history_lost = True
             self._new(work, now)
             return
         self._tell_claim(work, reply)
@@ -223,15 +229,18 @@ class Deciding:
                 self._desk.keep(work)
                 self._desk.complete(work, "decided: duplicate")
             case Duplicate():
-                self._desk.counters.duplicate += 1
-                self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
-                self._desk.accept(work)
+                self._duplicate(work)
             case InDoubt(reason=reason):
                 self._in_doubt.carry_out(work, reason, self.failing)
             case InProgress(until=until):
                 self._in_progress(work, until)
             case AskResolver():
                 self.resolving.ask(work, decision)
+
+    def _duplicate(self, work: Work) -> None:
+        self._desk.counters.duplicate += 1
+        self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
+        self._desk.accept(work)
 
     def _new(self, work: Work, now: float | None = None) -> None:
         self._desk.keep(work)

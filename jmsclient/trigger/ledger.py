@@ -7,6 +7,7 @@ Touched by the pipeline thread only.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +38,8 @@ class Ledger:
         self._spent = 0.0
         self._waiting: list[Item] = []
         self._sent: deque[tuple[list[Item], Callable[[], list[Reply]]]] = deque()
-        self._answers = True
+        self._enough = FEW if history.sends_ahead else math.inf
+        """So many that wait are sent ahead."""
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._sent)
@@ -46,8 +48,7 @@ class Ledger:
         """Send this about a work with the next group; `answer` is called with both and may add further commands. `unanswered`
         (of a claim) is called instead when the store did not answer."""
         self._waiting.append((command, work, answer, unanswered))
-        ahead = len(self._sent)
-        if len(self._waiting) >= FEW << ahead and ahead < MOST_AHEAD and self._answers and self._history.sends_ahead:
+        if len(self._waiting) >= self._enough:
             self._send()
 
     def time_spent(self) -> float:
@@ -86,21 +87,24 @@ class Ledger:
             begun = self._clock.monotonic()
             try:
                 replies = replies_of()
-                self._answers = True
             except HistoryUnavailableError:
-                self._answers = False
                 self._unanswered(group)
+                self._enough = math.inf
                 raise
             finally:
                 self._spent += self._clock.monotonic() - begun
             for (_, work, answer, _), reply in zip(group, replies, strict=True):
                 answer(work, reply)
+            if self._history.sends_ahead and not self._sent:
+                self._enough = FEW
 
     def _send(self) -> None:
         group, self._waiting = self._waiting, []
         begun = self._clock.monotonic()
         self._sent.append((group, self._history.begin([one[0] for one in group])))
         self._spent += self._clock.monotonic() - begun
+        if self._enough < math.inf:
+            self._enough = FEW << len(self._sent) if len(self._sent) < MOST_AHEAD else math.inf
 
     def _unanswered(self, group: list[Item]) -> None:
         """Nor is what was sent after it: whatever the store says of that now, it is asked again."""

@@ -116,8 +116,10 @@ class Pipeline(Lifetime):
     def _free(self) -> int:
         """Handlers that could take one more message."""
         declaration = self.declaration
-        if declaration.serial and any(work.error is not None for work in self._desk.running.values()):
-            return 0  # it keeps its order: the one that failed may be tried again, or go back
+        if declaration.serial:
+            for work in self._desk.running.values():
+                if work.error is not None:
+                    return 0  # it keeps its order: the one that failed may be tried again, or go back
         if declaration.batch > 1:
             calls = max(0, declaration.concurrency - self._busy)
             return calls * declaration.batch - len(self._ready) - len(self._claiming)

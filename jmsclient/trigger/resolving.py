@@ -80,6 +80,8 @@ class Resolving:
 
     def watch(self, now: float) -> None:
         """Give up on a resolver that takes too long."""
+        if self._desk.declaration.resolver is None:
+            return
         for work in list(self._desk.running.values()):
             if work.question is not None and not work.given_up and now - work.started >= self._limit:
                 self._timed_out(work)

@@ -190,7 +190,7 @@ def bare_script(group: int, measure: Callable[[], float]) -> Callable[[Size], fl
             claims = [(str(one), new_token()) for one in range(start, min(number, start + group))]
             keys = [prefix + id_ for id_, _ in (*before, *claims)]
             done = (4, "complete", 1, 86400000, "done")
-            claim = (9, "claim", 1, 86400000, 60000000, 0, "=host:1", "", 0, 1)
+            claim = (10, "claim", 1, 86400000, 60000000, 0, "=host:1", "", 0, 1, 1)
             arguments: list[Any] = [2, *done, *claim]
             for setting, run in ((1, before), (2, claims)):
                 if run:

@@ -1,4 +1,4 @@
-"""The talk of a trigger with its history: what is sent ahead, and that nothing is taken for told that was not. TR-38, TR-39, TR-50."""
+"""The talk of a trigger with its history: what is sent ahead, and that nothing counts as told that was not. TR-38, TR-39, TR-50."""
 
 from __future__ import annotations
 
@@ -97,8 +97,9 @@ def test_many_are_on_their_way_while_more_are_gathered_each_call_twice_as_large(
     assert len(asker.ledger) == 0
 
 
-def test_a_store_that_cannot_send_ahead_is_asked_once(store: Store, asker: Asker) -> None:
+def test_a_store_that_cannot_send_ahead_is_asked_once(store: Store) -> None:
     store.sends_ahead = False
+    asker = Asker(Ledger(store, ManualClock()))
     asker.add(10 * FEW)
     asker.ledger.exchange()
     assert len(store.sent) == 1
