@@ -25,6 +25,8 @@ from jmsclient_amqp.engine.library import Condition, EngineError
 
 T = TypeVar("T")
 
+MOST_AT_ONCE = 1 << 20
+"""Bytes that are read before the states are looked at."""
 LONGEST_SLEEP = 1.0
 """Seconds. A command whose teller was struck by an exception before it woke the thread is found then."""
 JOIN_TIMEOUT = 5.0
@@ -233,14 +235,29 @@ class Loop:
             self._read()
 
     def _read(self) -> None:
-        engine = self.engine
+        """What the socket has, up to a bound: the states are looked at once for all of it, and whoever waits is woken once."""
+        engine, encrypted = self.engine, self._encrypted
+        room, read = len(engine.incoming), 0
+        failure: Exception | None = None
         try:
-            count = self._connection.recv_into(engine.incoming)
+            while read < MOST_AT_ONCE:
+                count = self._connection.recv_into(engine.incoming)
+                if not count:
+                    break
+                engine.feed(count)
+                read += count
+                if count < room and not encrypted:  # encrypted, one record comes at a time, however many there are
+                    break
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return
-        if count:
-            engine.feed(count)
-            self._owner.look()
+            if not read:
+                return
+        except (OSError, EngineError) as error:
+            failure = error
+        if read:
+            self._owner.look()  # a peer that cuts the connection may have said why before
+        if failure is not None:
+            raise failure
+        if read:
             return
         engine.end_of_input()
         self._owner.look()
