@@ -93,12 +93,19 @@ class Deciding:
             if spec is not None and spec.gathers
             else None
         )
+        declaration = desk.declaration  # looked at once, not once a message
+        self._checks_persistent = desk.ledger is not None
+        self._checks_all = desk.ledger is not None and declaration.non_persistent == "check"
+        self._body_check = declaration.options.body_check
+        self._says_run = declaration.in_doubt == "run"
+        self._takes_over = (
+            self._joining is not None or declaration.runs_abandoned or self._says_run
+        )  # to join twice is to join once
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 
     def consider(self, arrival: Arrival) -> None:
         """Claim what is to be checked by the history; decide the rest at once."""
-        declaration = self._declaration
         message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
         try:
             key = history_id(arrival.content)
@@ -107,27 +114,26 @@ class Deciding:
             self._desk.keep(work)
             self.failing.failed(work, error)
             return
-        checked = self._desk.ledger is not None and (arrival.persistent or declaration.non_persistent == "check")
+        checked = self._checks_all or (self._checks_persistent and arrival.persistent)
         if checked and key is None:
             self._tell_no_id(message)
         if not checked or key is None:
             work = Work(arrival, message, key[0] if key else None, key[1] if key else None, new_token())
-            if checked and declaration.options.strict:
+            if checked and self._declaration.options.strict:
                 self._desk.keep(work)
                 self.failing.dead_letter(work, "no_id", None)
                 return
             self.decided(work, self._classify(work, None, has_history=False))
             return
         work = Work(arrival, message, key[0], key[1], new_token())
-        if declaration.options.body_check:
+        if self._body_check:
             try:
-                work.body_hash = body_hash(message, declaration.options.body_check)
+                work.body_hash = body_hash(message, self._body_check)
             except Exception as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
                 self._desk.keep(work)
                 self.failing.failed(work, error)
                 return
-        again = self._joining is not None  # to join twice is to join once
-        self.claim(work, take_over=again or declaration.runs_abandoned or declaration.in_doubt == "run")
+        self.claim(work, take_over=self._takes_over)
 
     def consider_parked(self, arrival: Arrival) -> None:
         """A stored copy that somebody decided about: claimed under the id that it is parked with."""
@@ -146,7 +152,7 @@ class Deciding:
             self._undecidable(work)
             return
         self.claiming[work.token] = work
-        said_to_run = work.question is not None or self._declaration.in_doubt == "run"  # TR-53
+        said_to_run = work.question is not None or self._says_run  # TR-53
         command = self._desk.asking.claim(work, take_over=take_over, despite_loss=said_to_run, decided=work.parked is not None)
         self._desk.ledger.add(command, work, self._claim_answered, self._claim_unanswered)
 

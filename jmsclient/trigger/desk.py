@@ -162,8 +162,12 @@ class Desk:
     def _completed(self, work: Work, reply: Reply) -> None:
         if reply.lease_lost:
             self.lease_lost(work)
-        else:
+        elif self.heard or self.awaited or self.detached:
             self._finished(work, recorded=True)
+        else:  # the same, as it is for nearly every message
+            self.counters.completed += 1
+            self.running.pop(id(work), None)
+            self._accepted.append(work.arrival)
 
     def _finished(self, work: Work, *, recorded: bool) -> None:
         self.counters.completed += 1
