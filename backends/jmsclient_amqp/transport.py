@@ -96,7 +96,17 @@ class AmqpTransport(Transport):
         self._ids = itertools.count(1)
 
     def open(self, deadline: float | None) -> None:
-        """Shake hands; then it knows its peer and what that can do."""
+        """Shake hands; then it knows its peer and what that can do. Raises what says what to look at."""
+        peer = self.settings.peer
+        try:
+            self._shake_hands(deadline)
+        except RequestTimeoutError as error:
+            text = f"{peer} let us in and does not answer further ({error}): is it overloaded, or stopped? Its log may say more"
+            raise RequestTimeoutError(text) from error
+        except ConnectionLostError as error:
+            raise ConnectionLostError(f"{error}; it happened while the connection was opened: see the log of the broker") from error
+
+    def _shake_hands(self, deadline: float | None) -> None:
         try:
             self.loop.ask(self._open, deadline, f"opening the connection to {self.settings.peer}")
             # A broker that refuses says open first and close after; who answers a begin has not refused.

@@ -460,6 +460,18 @@ def test_no_such_queue_and_no_rights(artemis_url: str) -> None:
         session.create_consumer("queue:///live.still")
 
 
+def test_no_such_queue_or_exchange_on_broker_j(broker_j_url: str) -> None:
+    """It makes none of that name by itself; the error says what to do, and the session goes on."""
+    with jmsclient.connect(broker_j_url) as connection:
+        session = connection.create_session()
+        for wrong in ("queue:///nosuch.queue", "topic:///nosuch.topic"):
+            with pytest.raises(InvalidDestinationError, match=r"nosuch\..*make the destination at the broker"):
+                session.create_consumer(wrong)
+            with pytest.raises(InvalidDestinationError, match=r"nosuch\..*make the destination at the broker"):
+                session.create_producer(wrong).send("x")
+        assert session.create_consumer("queue:///live.still").receive(0.0) is None
+
+
 def test_o07_a_full_address_withholds_credit(artemis_url: str) -> None:
     queue = f"queue:///full.{secrets.token_hex(4)}"
     with jmsclient.connect(artemis_url) as connection:
