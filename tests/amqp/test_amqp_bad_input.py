@@ -1,4 +1,4 @@
-"""Peers that say something wrong while a connection is made: fuzzed, cut short, too long. An error in time, and nothing left behind.
+"""Peers that say something wrong while a connection is made: fuzzed, cut short, too long. An error in time, nothing left behind.
 
 Whatever comes, the error names the peer, the cause and what to look at; no thread is left, and no password is in any text or log
 record (O09, O04; issue section "Bad input").
@@ -192,7 +192,8 @@ def test_o09_no_object_shows_the_password(peer: Peer, caplog: pytest.LogCaptureF
     with jmsclient.connect(url) as connection:
         session = connection.create_session()
         made = [
-            connection, connection.metadata, connection.capabilities, session, session.create_consumer("q"), session.create_producer("q"),
+            connection, connection.metadata, connection.capabilities, session,
+            session.create_consumer("q"), session.create_producer("q"),
             connection.transport, connection.transport.present, connection.transport.present.settings,  # type: ignore[attr-defined]
             jmsclient.Worker(url), parse_url(url),
         ]  # fmt: skip
