@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from jmsclient.errors import MessageFormatError
 from jmsclient.message import DEFAULT_PRIORITY
 from jmsclient_amqp.primitives import read
-from jmsclient_amqp.sections import Sections
+from jmsclient_amqp.sections import ANNOTATIONS, BEGINNING, Sections, Start, scan
 
 _MOST = 1024
+_PROPERTIES = b"\x00\x53\x73"  # how their section begins, in its usual form
 
 
 class Header(NamedTuple):
@@ -34,6 +35,26 @@ class Headers:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Header] = {}
+        self._begin = b""  # of the last message, header and annotations as they were,
+        self._start = BEGINNING  # what a walk finds there,
+        self._header = ABSENT  # and what the header says
+
+    def find(self, raw: bytes) -> tuple[Sections, Header]:
+        """Where the sections of a message are, and its header. Raises MessageFormatError.
+
+        Of one sender's messages, header and annotations mostly are the same bytes; these are walked and looked up once.
+        """
+        begin = self._begin
+        if begin and raw.startswith(begin):
+            return scan(raw, self._start), self._header
+        sections = scan(raw)
+        header = self.of(raw, sections.header)
+        end = sections.properties - len(_PROPERTIES)
+        if sections.annotations and raw[end : sections.properties] == _PROPERTIES:
+            self._begin = raw[:end]
+            self._start = Start(sections.header, sections.annotations, ANNOTATIONS, end)
+            self._header = header
+        return sections, header
 
     def of(self, raw: bytes, at: int) -> Header:
         """The header whose value begins at `at` (0: there is none). Raises MessageFormatError."""

@@ -22,7 +22,6 @@ from jmsclient_amqp.header import derived_count, exact_count, expiry, no_count
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.outcomes import ACCEPT, RELEASE, disposition_of, refused
 from jmsclient_amqp.receiving_link import LinkLife, Phase
-from jmsclient_amqp.sections import scan
 
 if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
@@ -132,28 +131,28 @@ class AmqpReceiver(LinkLife):
 
     def _push(self, messages: list[tuple[int, bytes, bool]]) -> None:
         batch: list[Arrival] = []
-        add, held, of, now = batch.append, self._held, self._transport.headers.of, self._transport.clock.wall()
+        add, held, find, now = batch.append, self._held, self._transport.headers.find, self._transport.clock.wall()
         naming, topic, count_of = self._product.naming, self._topic, self._count_of
-        flagged = self._product.first_acquirer
+        flagged, new = self._product.first_acquirer, Arrival.__new__
         for number, raw, settled in messages:
             try:
-                sections = scan(raw)
-                header = of(raw, sections.header)
+                sections, header = find(raw)
                 expires_at = expiry(raw, sections, header, now)
             except MessageFormatError as error:
                 self._refuse(number, settled, error)
                 continue
-            arrival = Arrival(
-                self,
-                number,
-                AmqpContent(raw, sections, header, naming, topic),
-                delivery_count=count_of(header),
-                count_derived=flagged,
-                persistent=header.durable,
-                size=sections.size,
-                settled=settled,
-                expires_at=expires_at,
-            )
+            arrival = new(Arrival)  # plain stores: half the time of the call with its keywords
+            arrival.receiver = self
+            arrival.tag = number
+            arrival.content = AmqpContent(raw, sections, header, naming, topic)
+            arrival.delivery_count = count_of(header)
+            arrival.persistent = header.durable
+            arrival.size = sections.size
+            arrival.count_derived = flagged
+            arrival.settled = settled
+            arrival.expires_at = expires_at
+            arrival.locked_until = None
+            arrival.handed_over = False
             if not settled:
                 held[number] = arrival
             add(arrival)

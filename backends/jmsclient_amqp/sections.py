@@ -33,6 +33,18 @@ _NAMES = {
 }
 
 
+class Start(NamedTuple):
+    """What a walk has found already: where header and annotations are, the code of the last section, and where it goes on."""
+
+    header: int
+    annotations: int
+    last: int
+    at: int
+
+
+BEGINNING: Final = Start(0, 0, 0, 0)
+
+
 class Sections(NamedTuple):
     """Where the value of each section begins; 0 where the message has none. `body_kind` is the code of the first body section, or
     0; `size` the bytes from there to the end of the body."""
@@ -46,9 +58,10 @@ class Sections(NamedTuple):
     size: int
 
 
-def scan(raw: bytes) -> Sections:
-    """Raises MessageFormatError where the bytes are no message."""
-    header = annotations = properties = application = body = kind = last = at = 0
+def scan(raw: bytes, start: Start = BEGINNING) -> Sections:
+    """Raises MessageFormatError where the bytes are no message. `start`: of another message that begins with the same bytes."""
+    header, annotations, last, at = start
+    properties = application = body = kind = 0
     size = len(raw)
     end_of_body = 0
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
@@ -317,6 +318,43 @@ def test_r01_headers(raw: bytes, expected: Header) -> None:
     for _ in range(2):  # read, then found
         sections = scan(raw + value(NULL))
         assert headers.of(raw + value(NULL), sections.header) == expected
+
+
+def test_if_19_a_message_is_read_alike_whatever_came_before_it() -> None:
+    """What begins as the one before is not walked again from its beginning: that must not show, in a good message or a bad one."""
+    durable, again = described(0x70, listed([b"\x41"])), described(0x70, listed([b"\x42", NULL, NULL, NULL, b"\x52\x02"]))
+    said, other = (described(0x72, mapped([symbol("x-opt-jms-msg-type"), bytes((0x51, kind))])) for kind in (3, 5))
+    delivery, fields = described(0x71, mapped([symbol("d"), b"\x41"])), properties(text("ID:1"))
+    written_out = b"\x00\x80" + (0x73).to_bytes(8, "big") + listed([text("ID:1")])
+    starts = [
+        b"",
+        durable,
+        again,
+        said,
+        durable + said,
+        durable + other,
+        again + said,
+        durable + delivery + said,
+        durable + delivery,
+    ]
+    rests = [b"", fields, fields + data(b"x"), data(b"x"), written_out + data(b"x"), value(NULL), fields + fields, fields + said,
+             fields + b"\x00\x53\x75\xa0\x09x", b"\x00\x53\x73", b"\x00\x53"]  # fmt: skip
+    messages = [start + rest for start in starts for rest in rests]
+    headers = Headers()
+    good = 0
+    for before in (durable + said + fields + data(b"x"), again + said + fields, durable + delivery + said + fields, data(b"x")):
+        for raw in messages:
+            headers.find(before)
+            try:
+                sections = scan(raw)
+                expected = sections, Headers().of(raw, sections.header)
+            except MessageFormatError as error:
+                with pytest.raises(MessageFormatError, match=re.escape(str(error))):
+                    headers.find(raw)
+            else:
+                good += 1
+                assert headers.find(raw) == expected
+    assert good > len(messages)
 
 
 @given(
