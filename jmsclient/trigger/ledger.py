@@ -25,8 +25,10 @@ Item = tuple[Command, Work, Answer, Unanswered | None]
 
 MOST_NOTES = 1000
 FEW = 32
-"""So many commands are worth a call of their own, sent while more are gathered; twice as many the next, and so on."""
-MOST_AHEAD = 4
+"""So many commands are worth a call of their own, sent while more are gathered; twice as many the next, up to `MANY`."""
+MANY = 128
+MOST_AHEAD = 8
+"""Calls on their way at once, for each takes a connection."""
 
 
 class Ledger:
@@ -104,7 +106,7 @@ class Ledger:
         self._sent.append((group, self._history.begin([one[0] for one in group])))
         self._spent += self._clock.monotonic() - begun
         if self._enough < math.inf:
-            self._enough = FEW << len(self._sent) if len(self._sent) < MOST_AHEAD else math.inf
+            self._enough = min(FEW << len(self._sent), MANY) if len(self._sent) < MOST_AHEAD else math.inf
 
     def _unanswered(self, group: list[Item]) -> None:
         """Nor is what was sent after it: whatever the store says of that now, it is asked again."""
