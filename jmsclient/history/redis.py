@@ -63,7 +63,6 @@ class RedisHistory(DocumentHistory):
     The time limit is the client's; `operation_timeout` says what it is."""
 
     durable = True
-    sends_ahead = True
 
     def __init__(
         self,
@@ -83,6 +82,7 @@ class RedisHistory(DocumentHistory):
         self._eviction = Eviction(self._connections, shown)
         self._loss = Loss(shown)
         self._known = KnownTerms()
+        self.sends_ahead = not self._servers.slotted
         self._closed = False
 
     @classmethod
@@ -114,17 +114,17 @@ class RedisHistory(DocumentHistory):
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
         if not commands:
             return []
-        return self._exchange_slots(commands) if self._servers.slotted else self.begin(commands)()
+        return self._exchange_slots(commands) if self._servers.slotted else self._sent(commands)()
 
     def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
         if self._servers.slotted or not commands:
             return partial(self.exchange, commands)
-        part = ScriptCall(self._keys, commands, self._known)
         try:
-            borrowed = self._call(lambda: self._send(part))
+            return self._sent(commands)
         except HistoryUnavailableError as error:
+            if isinstance(error.__cause__, redis.exceptions.MaxConnectionsError):  # sent when an earlier group's is free again
+                return partial(self.exchange, commands)
             return partial(_raise, error)
-        return lambda: self._call(lambda: self._replies(part, commands, borrowed))
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
         keys = [self._keys.entry(trigger, source, id_) for id_, source in ids]
@@ -184,6 +184,11 @@ class RedisHistory(DocumentHistory):
         return f"RedisHistory({self._shown!r}, namespace={self.namespace!r})"
 
     # -- a group, on one server -----------------------------------------------------------------------------------------
+
+    def _sent(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+        part = ScriptCall(self._keys, commands, self._known)
+        borrowed = self._call(lambda: self._send(part))
+        return lambda: self._call(lambda: self._replies(part, commands, borrowed))
 
     def _send(self, part: ScriptCall) -> Borrowed:
         if self._eviction.due:

@@ -244,6 +244,13 @@ def test_tr38_a_script_that_the_server_forgot_is_sent_with_each_group(history: R
     assert [replies()[0].done for replies in waiting] == [True] * 3
 
 
+@pytest.mark.real
+def test_tr38_no_more_connections_are_taken_than_the_url_allows(redis_url: str) -> None:
+    with open_history(f"{redis_url}?max_connections=2", namespace=uuid4().hex) as history:
+        waiting = [history.begin([Claim(trigger=T, id=str(one), token=str(one))]) for one in range(5)]
+        assert [replies()[0].done for replies in waiting] == [True] * 5
+
+
 def test_tr49_a_group_sent_to_a_server_that_is_gone_says_so_where_its_replies_are_asked_for() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
