@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from _thread import get_ident
-from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -18,10 +17,11 @@ from jmsclient.errors import CloseTimeout, IllegalStateError, MessageFormatError
 from jmsclient.events import emit
 from jmsclient.intake import CloseReport, Intake
 from jmsclient.jms.guard import earlier
-from jmsclient.jms.hand_over import HandOver, MessageListener, _received
+from jmsclient.jms.hand_over import MessageListener
+from jmsclient.jms.iteration import Iterating
 from jmsclient.jms.read_ahead import ReadAhead, ReadAheadDecision
 from jmsclient.message import Message
-from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
+from jmsclient.transport.contract import ACCEPT, Receiver
 
 if TYPE_CHECKING:
     from jmsclient.jms.session import Session
@@ -31,7 +31,7 @@ LOOK_INTERVAL = 0.002
 """Seconds between two looks of a close that waits for a running call to leave."""
 
 
-class MessageConsumer(HandOver):
+class MessageConsumer(Iterating):
     """Made by `Session.create_consumer`. `close`, `listener` and `read_ahead` from any thread; the rest one thread at a time."""
 
     def __init__(
@@ -49,8 +49,6 @@ class MessageConsumer(HandOver):
         self.selector = selector
         self.read_ahead = ReadAhead(decision, intake)
         self._close_in_listener = close_in_listener
-        self._active = False  # a receive is inside
-        self._in_hand: Arrival | None = None  # AUTO: what the running `for` loop works on
         self._end_after_call = False  # closed by its own listener (RA-24)
         self._before: tuple[int, int, int] | None = None  # delivered, released, discarded when close began
 
@@ -122,50 +120,6 @@ class MessageConsumer(HandOver):
                 raise MessageFormatError(f"the body is {arrival.content.kind.name}, not {type.__name__}; read it with receive()")
             self._accepted(arrival)
             return body
-        finally:
-            self._active = False
-            session.inside = 0
-
-    def __iter__(self) -> Iterator[Message]:
-        """Every message, until the consumer is closed. In AUTO each is acknowledged when the next is asked for, or at close."""
-        return self
-
-    def __next__(self) -> Message:
-        session = self._session
-        me = get_ident()
-        if self.closed or self._closing:
-            raise StopIteration
-        if session.inside:
-            raise session.busy_error()
-        session.inside = me
-        self._active = True
-        try:
-            if session.owner:
-                session.check_owner(me)
-            done = self._in_hand
-            if done is not None:
-                if not done.settled:
-                    if self._gathered is None:
-                        done.receiver.accept(done)
-                    else:
-                        self._accept(done)
-                self._in_hand = None
-            ready = self._pending is None and not self._closing and self._connection.started  # as `_take`, without a call
-            arrival = (self._pop() if ready else None) or self._take(None)
-            if arrival is None:
-                raise StopIteration
-            if self._transacted:
-                return self._accepted(arrival)
-            message = _received(arrival.content, arrival.delivery_count, self._acknowledge, arrival)
-            if self._client:
-                session.unacknowledged.append(arrival)
-                arrival_in_hand = None
-            else:
-                arrival_in_hand = arrival
-            self._buffer.delivered += 1
-            self._in_hand = arrival_in_hand
-            self._pending = None
-            return message
         finally:
             self._active = False
             session.inside = 0
@@ -322,13 +276,6 @@ class MessageConsumer(HandOver):
         self.closed = True
         self._session.consumer_closed(self)
         self._tell()
-
-    def retry_in_hand(self) -> None:
-        """An exception leaves the `with` block: what the loop had in hand is to be tried again (IF-39)."""
-        done = self._in_hand
-        if done is not None:
-            self.intake.settle((done,), RETRY)
-            self._in_hand = None
 
     def _report(self) -> CloseReport:
         buffer = self._buffer

@@ -35,10 +35,11 @@ def names_in_the_code() -> tuple[dict[str, set[str]], set[str]]:
                         found.add(part.target.id)
                     elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
                         found.add(part.attr)
-    for name in members:
-        for base in bases.get(name, []):
-            members[name] |= members.get(base, set())
-    return members, top
+
+    def with_inherited(name: str) -> set[str]:
+        return members.get(name, set()).union(*map(with_inherited, bases.get(name, [])))
+
+    return {name: with_inherited(name) for name in members}, top
 
 
 MEMBERS, TOP = names_in_the_code()
