@@ -226,7 +226,9 @@ class AmqpReceiver(LinkLife):
     def _apply(self, arrivals: list[Arrival], disposition: Disposition) -> None:
         held = self._held
         numbers = [arrival.tag for arrival in arrivals if held.pop(arrival.tag, None) is not None]
-        if numbers:
+        if self._keeps_returned and disposition.code == RELEASED and not held and (self._closed or not self.link.credit):
+            self.link.leave(numbers)  # the link is closed below, and gives back uncounted what is unsettled; this would count
+        elif numbers:
             self.link.settle(numbers, disposition)
         if len(numbers) < len(arrivals):
             self._count_stale(len(arrivals) - len(numbers))

@@ -393,6 +393,19 @@ def test_a_close_whose_drain_is_never_answered_detaches_all_the_same(peer: Peer,
     peer.last.wait_for(lambda: peer.last.heard(DETACH), "no detach")
 
 
+def test_where_a_release_counts_what_is_unread_goes_back_with_its_link(peer: Peer, connect: Connect) -> None:
+    """ActiveMQ Classic: it counts what is released; a link that is closed gives back uncounted, and in order."""
+    client = connect(f"{peer.url}?provider=activemq")
+    receiver, sink, _ = deliver(client, peer, *[MESSAGE] * 4)
+    receiver.settle(sink.arrivals[:1], ACCEPT)
+    receiver.settle(sink.arrivals[1:2], RELEASE)  # others are in hand: the link stays, so this is said
+    receiver.settle(sink.arrivals[2:], RELEASE)
+    receiver.close(client.deadline())
+    client.session.flush(client.deadline())
+    assert [(one[0], one[1]) for one in dispositions(peer.last)] == [(0, 0), (1, 1)]
+    peer.last.wait_for(lambda: peer.last.heard(DETACH), "the link was not closed")
+
+
 def test_a_durable_subscription_is_detached_and_not_closed(peer: Peer, connect: Connect) -> None:
     client = connect(peer.url, client_id="me")
     receiver, _ = client.receive(destination=Topic("t"), kind="durable", name="sub")

@@ -335,6 +335,11 @@ class ReceivingLink(Link):
             done += 1
         return done
 
+    def leave(self, numbers: list[int]) -> None:
+        """Never settle these: the end of the link decides."""
+        for number in numbers:
+            self._unsettled.pop(number, None)
+
     def forget(self) -> list[int]:
         """The numbers of what is unsettled, which the peer has taken back."""
         numbers = list(self._unsettled)
