@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 
 from jmsclient.errors import ConfigurationError, StoreFormatError
 from jmsclient.options import DefaultReadAhead
+from jmsclient_embedded.changes import Definition
 from jmsclient_embedded.settings import QueueSettings
-from jmsclient_embedded.store import Definition
 
 MARK = "\x1f"
 """No destination's name has it in it."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jmsclient.errors import JmsClientError
+from jmsclient_embedded.changes import Changes
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.steps import Answer
-from jmsclient_embedded.store import Changes
 from jmsclient_embedded.transaction import SentPart
 
 RETRY_AFTER = 1.0

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from jmsclient.errors import MessageFormatError, StoreError, StoreFormatError
 from jmsclient.message import Content
 from jmsclient_embedded import rows
+from jmsclient_embedded.changes import Changes, Definition
 from jmsclient_embedded.hand_over import HandOverJournal
 from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT, StoreLock, check_file, check_format
 
@@ -45,13 +44,6 @@ PRAGMA user_version = {FORMAT};
 COMMIT;
 """
 
-Place: TypeAlias = tuple[str, int, str | None, int | None]
-"""What many rows of a batch have in common: (queue, count, destination, priority)."""
-Row: TypeAlias = tuple[int, str | bytes, str | None, float | None]
-"""The rest of a row: (sequence, content, id, timestamp)."""
-Definition: TypeAlias = Mapping[str, object]
-"""What `definitions.py` makes of a destination, quota or subscription: JSON values by name."""
-
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
@@ -62,36 +54,6 @@ class StoredMessage:
     count: int
     content: Content
     interrupted: bool
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one transaction writes."""
-
-    inserts: dict[Place, list[Row]] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
-    """sequence -> hand-overs"""
-    deletes: list[int] = field(default_factory=list)
-    definitions: dict[str, Definition | None] = field(default_factory=dict)
-    """name -> definition, or None: it is gone"""
-
-    def __bool__(self) -> bool:
-        return bool(self.inserts or self.counts or self.deletes or self.definitions)
-
-    def without(self, lost: Collection[int]) -> dict[Place, list[Row]]:
-        """What is inserted but for these."""
-        kept = {place: [row for row in rows if row[0] not in lost] for place, rows in self.inserts.items()}
-        return {place: rows for place, rows in kept.items() if rows}
-
-    def then(self, later: Changes) -> Changes:
-        """These changes followed by later ones, as one."""
-        inserts = {place: self.inserts.get(place, []) + later.inserts.get(place, []) for place in self.inserts | later.inserts}
-        return Changes(
-            inserts,
-            {**self.counts, **later.counts},
-            self.deletes + later.deletes,
-            {**self.definitions, **later.definitions},
-        )
 
 
 class Store:
@@ -171,20 +133,14 @@ class Store:
             return
         run = self._connection
         try:
-            run.execute("BEGIN IMMEDIATE")
-            for place, inserted in changes.inserts.items():
-                _insert(run, place, inserted)
-            if changes.counts:
-                pairs = [(count, sequence) for sequence, count in changes.counts.items()]
-                run.executemany("UPDATE messages SET count = ? WHERE sequence = ?", pairs)
-            if changes.deletes:
-                run.executemany("DELETE FROM messages WHERE sequence BETWEEN ? AND ?", _runs(changes.deletes))
-            for name, definition in changes.definitions.items():
-                if definition is None:
-                    run.execute("DELETE FROM queues WHERE name = ?", (name,))
-                else:
-                    run.execute("INSERT OR REPLACE INTO queues VALUES (?, ?)", (name, json.dumps(definition)))
-            run.execute("COMMIT")
+            todo = changes.statements()
+            if len(todo) == 1:  # nearly always: a transaction of its own
+                run.execute(*todo[0])
+            else:
+                run.execute("BEGIN IMMEDIATE")
+                for statement, values in todo:
+                    run.execute(statement, values)
+                run.execute("COMMIT")
         except (sqlite3.Error, OverflowError) as error:
             if run.in_transaction:
                 run.execute("ROLLBACK")
@@ -204,38 +160,3 @@ class Store:
         """After a fork, in the child: the parent goes on with the files; close nothing but our copy of the lock."""
         self._lock.disown()
         self.journal.disown()
-
-
-def _insert(run: sqlite3.Connection, place: Place, inserted: list[Row]) -> None:
-    """Many by one statement, which takes what they have in common once: half of what a call for each costs."""
-    at = 0
-    for size, statement in _INSERT.items():
-        while at + size <= len(inserted):
-            run.execute(statement, (*place, *chain.from_iterable(inserted[at : at + size])))
-            at += size
-
-
-def _insertion(size: int) -> str:
-    values = ", ".join(f"(?{at}, ?1, ?2, ?{at + 1}, ?{at + 2}, ?3, ?4, ?{at + 3})" for at in range(5, 5 + 4 * size, 4))
-    return f"INSERT INTO messages VALUES {values}"  # noqa: S608  numbers of parameters
-
-
-_INSERT = {size: _insertion(size) for size in (64, 8, 1)}
-
-
-def _runs(sequences: list[int]) -> list[tuple[int, int]]:
-    """The same, as the first and the last of those without a gap: what is consumed in order is one or two of them a batch, and
-    SQLite deletes these without being called for each."""
-    first, last = sequences[0], sequences[-1]
-    if last - first + 1 == len(sequences) and sequences == list(range(first, last + 1)):  # nearly always
-        return [(first, last)]
-    runs: list[tuple[int, int]] = []
-    ordered = iter(sorted(sequences))
-    first = last = next(ordered)
-    for sequence in ordered:
-        if sequence > last + 1:
-            runs.append((first, last))
-            first = sequence
-        last = sequence
-    runs.append((first, last))
-    return runs

@@ -14,12 +14,13 @@ from jmsclient.clock import Clock
 from jmsclient.errors import JmsClientError, StoreError, TransactionRolledBackError
 from jmsclient.events import emit
 from jmsclient_embedded.aftermath import Aftermath
+from jmsclient_embedded.changes import Changes, Definition, Row
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.rows import Columns, envelope
 from jmsclient_embedded.steps import Answer, Steps
-from jmsclient_embedded.store import Changes, Definition, Row, Store
+from jmsclient_embedded.store import Store
 
 _CLOSED = "the store is closed, and what was given to it since is not stored; connect again"
 

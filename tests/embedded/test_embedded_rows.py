@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from jmsclient.conversion import Byte
 from jmsclient.envelope import encode
-from jmsclient.errors import MessageFormatError
+from jmsclient.errors import MessageFormatError, StoreError
 from jmsclient.message import Content, MessageKind, PlainContent
+from jmsclient_embedded.changes import Changes, Place, runs
 from jmsclient_embedded.rows import Columns, columns, envelope, read
-from jmsclient_embedded.store import Changes, Place, Store, _runs
+from jmsclient_embedded.store import Store
 from jmsclient_embedded.store_file import APPLICATION_ID, FORMAT
 
 from .conftest import Connect
@@ -189,6 +190,30 @@ def test_any_number_of_messages_is_stored_whatever_a_statement_takes(tmp_path: P
     store.close()
 
 
+def test_a_batch_that_is_one_statement_is_one_and_any_other_says_in_which_order() -> None:
+    assert len(changed(64).statements()) == 1
+    assert len(Changes(deletes=[4, 5, 6]).statements()) == 1
+    both = changed(73)
+    both.deletes, both.counts, both.definitions = [5, 9], {7: 1}, {"q": {"a": 1}, "r": None}
+    assert [sql.split()[0] for sql, _ in both.statements()] == ["INSERT"] * 3 + ["UPDATE", "DELETE", "DELETE", "INSERT", "DELETE"]
+
+
+@pytest.mark.parametrize("number", [1, 64, 65])
+def test_a_batch_that_fails_is_not_there_at_all(tmp_path: Path, number: int) -> None:
+    store = Store(tmp_path / "shop.db")
+    store.write(changed(1, ("r", 0, None, None)))
+    with pytest.raises(StoreError, match="nothing of the batch is stored"):
+        store.write(changed(number))  # whose first has the number of the one that is there
+    again = Changes(inserts={("q", 0, None, None): [(number + 1, b"x", None, None), (1, b"x", None, None)]})
+    with pytest.raises(StoreError, match="nothing of the batch is stored"):
+        store.write(again)
+    assert store._connection.execute("SELECT sequence, queue FROM messages").fetchall() == [(1, "r")]
+    store.write(Changes(deletes=[1]))
+    store.write(changed(number))
+    assert len(list(store.load())) == number
+    store.close()
+
+
 def test_what_is_left_of_a_batch_that_failed_is_written_with_the_next(tmp_path: Path) -> None:
     first = changed(3)
     first.inserts[("r", 0, None, None)] = [(4, b"x", None, None)]
@@ -246,17 +271,17 @@ def test_a_store_of_a_format_before_is_brought_to_the_present_one(tmp_path: Path
 
 
 def test_runs_have_no_gap() -> None:
-    assert _runs([5]) == [(5, 5)]
-    assert _runs([5, 6, 7]) == [(5, 7)]
-    assert _runs([7, 6, 5]) == [(5, 7)]
-    assert _runs([1, 2**40]) == [(1, 1), (2**40, 2**40)]
-    assert _runs([3, 1, 2, 2, 9, 7, 8, 11]) == [(1, 3), (7, 9), (11, 11)]
+    assert runs([5]) == [(5, 5)]
+    assert runs([5, 6, 7]) == [(5, 7)]
+    assert runs([7, 6, 5]) == [(5, 7)]
+    assert runs([1, 2**40]) == [(1, 1), (2**40, 2**40)]
+    assert runs([3, 1, 2, 2, 9, 7, 8, 11]) == [(1, 3), (7, 9), (11, 11)]
 
 
 @given(st.sets(st.integers(1, 60), min_size=1), st.permutations(range(1, 61)))
 def test_exactly_what_is_deleted_goes(deleted: set[int], order: list[int]) -> None:
     left = set(range(1, 61))
-    for first, last in _runs([one for one in order if one in deleted]):
+    for first, last in runs([one for one in order if one in deleted]):
         left -= set(range(first, last + 1))
     assert left == set(range(1, 61)) - deleted
 
