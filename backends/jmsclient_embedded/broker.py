@@ -17,7 +17,7 @@ from threading import get_ident
 from jmsclient.clock import Clock
 from jmsclient.errors import ConnectionLostError
 from jmsclient.events import emit
-from jmsclient.message import Content
+from jmsclient.message import Content, Texts
 from jmsclient.transport.contract import Arrival, Outcome
 from jmsclient_embedded.admission import Admission, Route, Sending
 from jmsclient_embedded.aftermath import Aftermath, tell_events
@@ -261,7 +261,10 @@ class Broker:
     def _put(self, line: Line, contents: Sequence[Content]) -> bool:
         """Whether that leaves something to be done outside the lock, or may."""
         granting, queue = self.granting, line.queue
-        entered = queue.put(contents, granting.sequence.__next__)
+        if type(contents) is Texts and queue.put_texts(contents, granting.reserve):
+            entered = len(contents)
+        else:
+            entered = queue.put(contents, granting.sequence.__next__)
         if entered == len(contents):
             if not line.wanting:
                 return False
@@ -287,9 +290,9 @@ class Broker:
         left = self._left
         while left:
             line, contents = left.popleft()
-            if left and left[0][0] is line:
-                contents = [*contents, *left.popleft()[1]]
-                while left and left[0][0] is line:
+            if type(contents) is not Texts:
+                contents = list(contents)
+                while left and left[0][0] is line and type(left[0][1]) is not Texts:
                     contents += left.popleft()[1]
             try:
                 self._put_promised(line, contents)

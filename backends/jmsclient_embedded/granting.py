@@ -61,6 +61,12 @@ class Granting:
         """The number of the next message."""
         return next(self.sequence)
 
+    def reserve(self, count: int) -> int:
+        """The numbers of the next `count` messages: the first of them."""
+        first = next(self.sequence)
+        self.sequence = itertools.count(first + count)
+        return first
+
     def restart_sequence(self, first: int) -> None:
         """Number new messages from `first` on: behind what was loaded."""
         self.sequence = itertools.count(first)

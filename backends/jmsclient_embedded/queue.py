@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from jmsclient.message import Content, PlainContent
+from jmsclient.message import Content, PlainContent, Texts
 from jmsclient.transport.administration import DestinationStatistics, PendingByKind
 from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.quota import Quota
@@ -139,6 +139,22 @@ class MessageQueue:
         self.bytes_current += size
         self._note_high()
         return number
+
+    def put_texts(self, texts: Texts, reserve: Callable[[int], int]) -> bool:
+        """`put` for all of them at once, none of which is made yet; False where they have to be looked at, one by one."""
+        if self.insertion_paused or self.selections or self._thresholds is not None or self._settings.unit_of_order is not None:
+            return False
+        if not texts or not texts.untouched or texts.priority not in _PRIORITIES:
+            return False
+        number = len(texts)
+        texts.first = reserve(number)
+        self._ready.put_texts(texts)
+        self.received += number
+        self.bytes_received += texts.size
+        self.visible += number
+        self.bytes_current += texts.size
+        self._note_high()
+        return True
 
     def begin_send(self, entries: Iterable[Entry], *, transacted: bool = False) -> None:
         """T4: messages that nobody may see yet: their transaction has not ended, or they must be stored first."""

@@ -3,7 +3,8 @@
 Pure. Must not know of owners. Ten priorities, each a deque of new messages in order of their sequence number and, beside it, a
 heap of those that came back. The next message is the smaller head of the two, so that what comes back takes its original place
 without a search (T13, T14). A new message that nothing distinguishes waits as its bare content: it becomes an entry when it is
-taken, or when somebody looks at it.
+taken, or when somebody looks at it. Texts that came together wait together, behind everything else, and become contents when they
+are taken, or when anything else comes behind them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import cast
 
-from jmsclient.message import PlainContent
+from jmsclient.message import PlainContent, Texts
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.selection import cut
 from jmsclient_embedded.settings import PRIORITIES
@@ -23,7 +24,7 @@ from jmsclient_embedded.states import State
 class Ready:
     """What can be taken."""
 
-    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned")
+    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned", "_texts")
 
     def __init__(self) -> None:
         self._mask = 0  # a bit for each priority that has something
@@ -31,12 +32,15 @@ class Ready:
         self._bare = False  # some of `_new` are contents
         self._new: tuple[deque[Entry | PlainContent], ...] = tuple(deque() for _ in range(PRIORITIES))
         self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
+        self._texts: deque[Texts] = deque()  # all of one priority, and the last of it
 
     def __bool__(self) -> bool:
         return bool(self._mask)
 
     def put(self, entry: Entry) -> None:
         """At its place."""
+        if self._texts:
+            self._make_texts()
         level = entry.priority
         new = self._new[level]
         if not new or new[-1].sequence < entry.sequence:
@@ -49,6 +53,8 @@ class Ready:
 
     def put_new(self, entries: Iterable[Entry]) -> None:
         """At their places, one after the other: some that do not expire, that nobody has had."""
+        if self._texts:
+            self._make_texts()
         new, mask = self._new, self._mask
         for entry in entries:
             level = entry.priority
@@ -62,6 +68,8 @@ class Ready:
 
     def put_last(self, contents: Iterable[PlainContent]) -> None:
         """Visible messages that do not expire, whose sequence numbers are higher than all that are here, in order."""
+        if self._texts:
+            self._make_texts()
         new, mask = self._new, self._mask
         for content in contents:
             level = content.priority
@@ -70,8 +78,24 @@ class Ready:
         self._mask = mask
         self._bare = True
 
+    def put_texts(self, texts: Texts) -> None:
+        """The same for texts that came together."""
+        if self._texts and self._texts[0].priority != texts.priority:
+            self._make_texts()
+        self._texts.append(texts)
+        self._mask |= 1 << texts.priority
+
+    def _make_texts(self) -> None:
+        """They are contents from here on."""
+        for texts in self._texts:
+            self._new[texts.priority].extend(texts.take(texts.left))
+        self._texts.clear()
+        self._bare = True
+
     def _entries(self) -> tuple[deque[Entry], ...]:
         """The new ones, because somebody looks at them: no content waits bare any more."""
+        if self._texts:
+            self._make_texts()
         if self._bare:
             self._bare = False
             for new in self._new:
@@ -91,9 +115,16 @@ class Ready:
             if self._mask == 1 << level and not self._returned[level]:
                 pop = new.popleft
                 granted = [pop() for _ in range(min(len(new), most))]
-                if not new:
+                while self._texts and len(granted) < most:
+                    first = self._texts[0]
+                    granted += first.take(most - len(granted))
+                    if not first.left:
+                        self._texts.popleft()
+                if not new and not self._texts:
                     self._mask = 0
                 return granted, []
+        if self._texts:
+            self._make_texts()
         granted = []
         expired: list[Entry] = []
         barred: list[Entry] = []
@@ -127,6 +158,8 @@ class Ready:
 
     def remove(self, entries: Collection[Entry]) -> None:
         """Take these out of the middle."""
+        if self._texts:
+            self._make_texts()
         levels: dict[int, set[int]] = {}
         for entry in entries:
             levels.setdefault(entry.priority, set()).add(entry.sequence)
@@ -161,6 +194,8 @@ class Ready:
 
     def new_in_order(self) -> Iterator[list[int]]:
         """The sequence numbers of new messages, priority by priority, as they wait (for the checker)."""
+        if self._texts:
+            self._make_texts()
         for new in self._new:
             yield [entry.sequence for entry in new]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jmsclient.destination import Destination, Topic
 from jmsclient.errors import RequestTimeoutError, ResourceAllocationError, SendError, StoreError
-from jmsclient.message import PlainContent
+from jmsclient.message import PlainContent, Texts
 from jmsclient.transport.contract import Receipt, Sender
 from jmsclient_embedded.admission import Sending
 from jmsclient_embedded.rows import columns
@@ -37,13 +37,17 @@ class EmbeddedSender(Sender):
     ) -> list[Receipt]:
         self._session.check_open()
         broker = self._broker
-        for message in messages:
-            if message.message_id is None:
-                message.message_id = f"ID:{uuid.uuid4().hex}"
+        if type(messages) is Texts:  # they have ids, and nobody looks at them before they are taken
+            persistent = messages.persistent
+        else:
+            persistent = broker.store is not None and any(message.persistent for message in messages)
+            for message in messages:
+                if message.message_id is None:
+                    message.message_id = f"ID:{uuid.uuid4().hex}"
         receipts: list[Receipt] = messages  # type: ignore[assignment]  # each says its id: it is its own receipt, at no cost
         if self._short:
             line = broker.granting.lines.get(self._name)
-            stored = broker.store is not None and any(message.persistent for message in messages)
+            stored = persistent and broker.store is not None
             if line is not None and line.plain and not stored and broker.put(line, messages):
                 return receipts
         self._send(messages, [one.message_id for one in receipts], room_deadline, confirm_timeout)

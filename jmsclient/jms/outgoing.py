@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from jmsclient.destination import Destination, Persistence
 from jmsclient.errors import ConfigurationError
-from jmsclient.message import DEFAULT_PRIORITY, Body, Message, MessageKind, PlainContent, body_size, checked_body
+from jmsclient.message import DEFAULT_PRIORITY, Body, Message, MessageKind, PlainContent, Texts, body_size, checked_body
 from jmsclient.options import seconds
 
 _TEXT, _BYTES = MessageKind.TEXT, MessageKind.BYTES
+_ONLY_TEXT = {str}
 
 
 class MessageIds:
@@ -104,6 +106,21 @@ def contents(bodies: Iterable[Body | Message], sending: Sending, ids: MessageIds
         content.sequence = 0
         made.append(content)
     return made
+
+
+def batch(bodies: list[Body | Message], sending: Sending, ids: MessageIds, now: float) -> Sequence[PlainContent]:
+    """As `contents`; texts that neither expire nor wait for a time are made when somebody looks at them. The list is ours."""
+    if sending.time_to_live or sending.delivery_delay or set(map(type, bodies)) != _ONLY_TEXT:
+        return contents(bodies, sending, ids, now)
+    prefix, number = ids.prefix, ids.number
+    return Texts(
+        cast(list[str], bodies),
+        [f"{prefix}{number()}" for _ in bodies],
+        destination=sending.address,
+        persistent=sending.persistent,
+        priority=sending.priority,
+        timestamp=now,
+    )
 
 
 def outgoing(

@@ -7,15 +7,15 @@ Rules RA-2 (persistence), IF-30 to IF-32; api.md "Producing". One thread at a ti
 from __future__ import annotations
 
 from _thread import get_ident
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from jmsclient.destination import Destination, Queue, parse_destination
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
-from jmsclient.jms.outgoing import Sending, contents
-from jmsclient.message import Body, Message, PlainContent, PropertyValue, checked_properties
+from jmsclient.jms.outgoing import Sending, batch, contents
+from jmsclient.message import Body, Message, PlainContent, PropertyValue, Texts, checked_properties
 from jmsclient.options import seconds
 from jmsclient.transport.contract import Receipt, Sender
 
@@ -130,9 +130,12 @@ class MessageProducer:
             raise self._nowhere_error()
         sending, rest = self._usual, iter(bodies)
         ids: list[str] = []
-        while batch := list(islice(rest, SEND_BATCH)):
-            receipts = self._send(sending, contents(batch, sending, self._ids, self._clock.wall()))
-            ids += [receipt.message_id for receipt in receipts]
+        while some := list(islice(rest, SEND_BATCH)):
+            receipts: object = self._send(sending, batch(some, sending, self._ids, self._clock.wall()))
+            if isinstance(receipts, Texts):  # their own receipts
+                ids += receipts.ids
+            else:
+                ids += [receipt.message_id for receipt in cast(list[Receipt], receipts)]
         return ids
 
     # -- making what is sent ----------------------------------------------------------------------------------------
@@ -177,7 +180,7 @@ class MessageProducer:
 
     # -- handing it over --------------------------------------------------------------------------------------------
 
-    def _send(self, sending: Sending, made: list[PlainContent]) -> list[Receipt]:
+    def _send(self, sending: Sending, made: Sequence[PlainContent]) -> Sequence[Receipt]:
         session = self._session
         me = get_ident()
         if self.closed:

@@ -1,6 +1,7 @@
-"""Plain messages wait as bare contents (`MessageQueue.put`): nobody can tell them from those that were entries from the start.
+"""Plain messages wait as bare contents (`MessageQueue.put`), texts that came together as one (`MessageQueue.put_texts`): nobody can
+tell them from those that were entries from the start.
 
-Two queues are driven alike, one through `put` and one through `add`, and only what comes out is compared: the checker walks over
+Three queues are driven alike, through `put_texts`, `put` and `add`, and only what comes out is compared: the checker walks over
 everything, and whoever looks at a message makes an entry of it.
 """
 
@@ -13,13 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jmsclient.message import MessageKind, PlainContent
+from jmsclient.message import MessageKind, PlainContent, Texts
 from jmsclient_embedded.entry import Entry, Holder
 from jmsclient_embedded.invariants import check_queue
 from jmsclient_embedded.queue import MessageQueue
 from jmsclient_embedded.settings import QueueSettings
 
 NOW, WALL = 50.0, 1000.0
+
+
+def texts(*bodies: str, **headers: Any) -> Texts:
+    alike = {"destination": "queue:///q", "persistent": False, "priority": 4, "timestamp": 1.0, **headers}
+    return Texts(list(bodies), [f"ID:{number}" for number in range(len(bodies))], **alike)
 
 
 def content(body: str = "x", **headers: Any) -> PlainContent:
@@ -29,16 +35,23 @@ def content(body: str = "x", **headers: Any) -> PlainContent:
 class Side:
     """A queue with two owners; what is done to it is named by sequence numbers."""
 
-    def __init__(self, *, bare: bool) -> None:
+    def __init__(self, how: str) -> None:
         self.queue = MessageQueue("q", QueueSettings())
         self.owners = [Holder(self.queue, number, f"consumer-{number}") for number in (1, 2)]
         self.queue.holders.update({one.number: one for one in self.owners})
-        self._bare = bare
+        self._how = how
         self._sequence = itertools.count(1)
 
+    def _reserve(self, count: int) -> int:
+        first, *_ = (next(self._sequence) for _ in range(count))
+        return first
+
     def send(self, priority: int, number: int, expires: bool) -> None:
+        if self._how == "texts" and not expires:
+            assert self.queue.put_texts(texts(*("x" * one for one in range(number)), priority=priority), self._reserve)
+            return
         contents = [content("x" * one, priority=priority, expiration=WALL - 1 if expires else None) for one in range(number)]
-        entered = self.queue.put(contents, self._sequence.__next__) if self._bare else 0
+        entered = self.queue.put(contents, self._sequence.__next__) if self._how != "entries" else 0
         self.queue.add([Entry(next(self._sequence), one) for one in contents[entered:]], WALL)
 
     def take(self, owner: int, most: int) -> tuple[list[int], list[int]]:
@@ -70,8 +83,8 @@ class Side:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_j_4_bare_contents_and_entries_are_taken_alike(data: st.DataObject) -> None:
-    sides = [Side(bare=True), Side(bare=False)]
+def test_j_4_texts_bare_contents_and_entries_are_taken_alike(data: st.DataObject) -> None:
+    sides = [Side("texts"), Side("bare"), Side("entries")]
     for _ in range(data.draw(st.integers(1, 25))):
         held = sides[0].held()
         steps = ["send", "send", "take", "take"] + ["accept", "give_back"] * bool(held) + ["browse"]
@@ -88,11 +101,12 @@ def test_j_4_bare_contents_and_entries_are_taken_alike(data: st.DataObject) -> N
             arguments = (data.draw(st.sampled_from(held)),)
             if what == "give_back":
                 arguments += (data.draw(st.booleans()),)
-        assert getattr(sides[0], what)(*arguments) == getattr(sides[1], what)(*arguments)
-        assert sides[0].queue.statistics() == sides[1].queue.statistics()
+        outcomes = [getattr(side, what)(*arguments) for side in sides]
+        assert outcomes[0] == outcomes[1] == outcomes[2]
+        assert sides[0].queue.statistics() == sides[1].queue.statistics() == sides[2].queue.statistics()
     for side in sides:
         check_queue(side.queue, side.owners)
-    assert sides[0].browse() == sides[1].browse()
+    assert sides[0].browse() == sides[1].browse() == sides[2].browse()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +120,7 @@ def test_j_4_bare_contents_and_entries_are_taken_alike(data: st.DataObject) -> N
     ids=["expires", "unborn", "priority-12", "no-priority"],
 )
 def test_t7_what_is_special_goes_the_long_way_and_so_does_what_follows_it(special: PlainContent) -> None:
-    side = Side(bare=True)
+    side = Side("bare")
     number = itertools.count(1).__next__
     assert side.queue.put([content(), special, content()], number) == 1
     assert side.queue.put([special], number) == 0
@@ -114,7 +128,7 @@ def test_t7_what_is_special_goes_the_long_way_and_so_does_what_follows_it(specia
 
 
 def test_j_4_the_same_content_is_never_on_a_queue_twice_under_one_number() -> None:
-    side = Side(bare=True)
+    side = Side("bare")
     one, number = content(), itertools.count(1).__next__
     assert side.queue.put([one], number) == 1
     assert side.queue.put([one], number) == 0
@@ -124,3 +138,37 @@ def test_j_4_the_same_content_is_never_on_a_queue_twice_under_one_number() -> No
 def test_t7_a_queue_that_has_to_look_at_each_takes_none_the_short_way(how: dict[str, Any]) -> None:
     queue = MessageQueue("q", QueueSettings(**how))
     assert queue.put([content()], itertools.count(1).__next__) == 0
+    assert not queue.put_texts(texts("a"), lambda count: 1)
+
+
+def test_t7_texts_that_somebody_has_looked_at_go_the_long_way() -> None:
+    """They are made, so whoever made them may hold them: the queue has to have those, not others like them."""
+    queue = MessageQueue("q", QueueSettings())
+    seen = texts("a", "b")
+    assert [one.body() for one in seen] == ["a", "b"]
+    assert not queue.put_texts(seen, lambda count: 1)
+    assert queue.put(seen, itertools.count(1).__next__) == 2
+    assert [entry.content for entry in queue.browse()] == list(seen)
+    assert not queue.put_texts(seen, lambda count: 1)
+
+
+@pytest.mark.parametrize("special", [texts(), texts("a", priority=12)], ids=["none", "priority-12"])
+def test_t7_texts_without_a_place_go_the_long_way(special: Texts) -> None:
+    assert not MessageQueue("q", QueueSettings()).put_texts(special, lambda count: 1)
+
+
+def test_t7_a_taken_text_is_what_was_sent() -> None:
+    queue = MessageQueue("q", QueueSettings())
+    owner = Holder(queue, 1, "consumer-1")
+    assert queue.put_texts(texts("a", "\u00e4", "c", persistent=True, priority=7, timestamp=5.0), lambda count: 11)
+    granted, _ = queue.take(owner, 2, WALL)
+    (last,) = queue.browse()
+    found = [(one.sequence, one.content.message_id, one.content.body(), one.size, one.content.kind) for one in (*granted, last)]
+    assert found == [
+        (11, "ID:0", "a", 1, MessageKind.TEXT),
+        (12, "ID:1", "\u00e4", 2, MessageKind.TEXT),
+        (13, "ID:2", "c", 1, MessageKind.TEXT),
+    ]
+    headers = {name: last.content.header(name) for name in ("destination", "persistent", "priority", "timestamp", "expiration")}
+    assert headers == {"destination": "queue:///q", "persistent": True, "priority": 7, "timestamp": 5.0, "expiration": None}
+    assert queue.statistics().bytes_received == 4
