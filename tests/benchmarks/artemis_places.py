@@ -46,8 +46,9 @@ def on(cores: Sequence[int]) -> Iterator[None]:
 
 
 class BenchArtemis(Artemis):
-    """Nothing between a client and its messages: nobody logs in, no duplicates are looked for, and with `persistent` False there
-    is no disk; a virtual machine with the usual compilers, and room for a queue that is full."""
+    """Nothing between a client and its messages: nobody logs in, no duplicates are looked for, and without `persistent` there is
+    no disk (with it, a send is confirmed when the disk has it). A virtual machine with the usual compilers, and room for a queue
+    that is full."""
 
     def __init__(self, folder: Path, *, persistent: bool) -> None:
         super().__init__(folder)
@@ -72,6 +73,7 @@ class BenchArtemis(Artemis):
             ("<journal-type>", "<security-enabled>false</security-enabled><journal-type>"),
             ("protocols=AMQP;", "protocols=AMQP,CORE;amqpDuplicateDetection=false;"),
             ("<journal-file-size>1M<", "<journal-file-size>10M<"),
+            ("<journal-datasync>false<", "<journal-datasync>true<"),
         ):
             assert old in text, old
             text = text.replace(old, new)

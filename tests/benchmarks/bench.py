@@ -13,6 +13,7 @@ from typing import Any
 
 import bench_amqp
 import bench_artemis
+import bench_artemis_open
 import bench_durable
 import bench_embedded
 import bench_selector
@@ -30,6 +31,7 @@ RATIOS = (
     *bench_waiting.RATIOS,
     *bench_amqp.RATIOS,
     *bench_artemis.RATIOS,
+    *bench_artemis_open.RATIOS,
 )
 
 
