@@ -34,6 +34,8 @@ _KINDS = {
     5: MessageKind.TEXT,
 }
 _OBJECTS = (SERIALIZED, "application/x-python-serialize", "application/x-python-pickle", "application/python-pickle")
+_STRINGS = {0xA1: 2, 0xB1: 5}
+"""Where the text begins in a string of either width."""
 _TEXTS = ("application/json", "application/xml", "application/javascript", "application/ecmascript")
 _ID, _USER, _TO, _SUBJECT, _REPLY_TO, _CORRELATION, _CONTENT_TYPE, _, _EXPIRY, _CREATED, _GROUP, _GROUP_SEQUENCE = range(12)
 
@@ -174,27 +176,32 @@ class AmqpContent(Content):
     def body(self) -> Body:
         """By kind; see the table in the documentation of this backend. A value that JMS has no kind for (a number, say) is an
         OBJECT whose bytes are its AMQP encoding."""
-        at = self.sections.body
+        _, _, _, _, at, section, size = self.sections
         raw = self._raw
         kind = self.kind
         if not at:
             return b"" if kind is MessageKind.BYTES else None
-        section = self.sections.body_kind
         if section == DATA:
-            return self._from_data(kind, self._data(at))
+            return self._from_data(kind, self._data(at, at + size))
         if section == SEQUENCE:
             return self._checked(kind, self._sequence(at))
+        if kind is MessageKind.TEXT and raw[at] in _STRINGS:
+            try:
+                return str(raw[at + _STRINGS[raw[at]] : at + size], "utf-8")
+            except UnicodeDecodeError:
+                pass  # said below, as for any string
         value = read(raw, at)[0]
         if kind is MessageKind.OBJECT and not isinstance(value, bytes):
-            return raw[at : at + self.sections.size]
+            return raw[at : at + size]
         if kind is MessageKind.TEXT and isinstance(value, bytes):
             return self._decoded(value)
         return self._checked(kind, value)
 
-    def _data(self, at: int) -> bytes:
+    def _data(self, at: int, stop: int) -> bytes:
         """The bytes of all data sections, in order."""
         raw = self._raw
-        stop = at + self.sections.size
+        if raw[at] == 0xB0 and at + 5 + int.from_bytes(raw[at + 1 : at + 5], "big") == stop:
+            return raw[at + 5 : stop]  # one section, as nearly always
         if raw[at] == 0xA0 and at + 2 + raw[at + 1] == stop:
             return raw[at + 2 : stop]
         parts = []

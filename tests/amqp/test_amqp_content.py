@@ -57,6 +57,9 @@ C04: dict[str, tuple[bytes, MessageKind, Any]] = {
     "no body, said to be bytes": (annotated(3), MessageKind.BYTES, b""),
     "no body, said to be text": (annotated(5), MessageKind.TEXT, None),
     "data empty": (data(b""), MessageKind.BYTES, b""),
+    "long data": (data(b"x" * 300), MessageKind.BYTES, b"x" * 300),
+    "two long data sections": (data(b"x" * 300) + data(b"y" * 300), MessageKind.BYTES, b"x" * 300 + b"y" * 300),
+    "long text": (value(text("größe" * 100)), MessageKind.TEXT, "größe" * 100),
     "two data sections": (data(b"ab") + data(b"c"), MessageKind.BYTES, b"abc"),
     "data of octets": (properties(*TYPED, symbol("application/octet-stream")) + data(b"\x00"), MessageKind.BYTES, b"\x00"),
     "data of text": (properties(*TYPED, symbol("text/plain")) + data("é".encode()), MessageKind.TEXT, "é"),
@@ -88,6 +91,8 @@ def test_c04_bodies(raw: bytes, kind: MessageKind, body: Any) -> None:
 
 
 BROKEN_BODIES = {
+    "a string that is not UTF-8": value(b"\xa1\x01\xff"),
+    "a long string that is not UTF-8": value(b"\xb1\x00\x00\x01\x2c" + b"\xff" * 300),
     "text that is not UTF-8": properties(*TYPED, symbol("text/plain")) + data(b"\xff"),
     "text in an unknown charset": properties(*TYPED, symbol("text/plain;charset=klingon")) + data(b"x"),
     "a map with numbers as keys": value(mapped([long(1), long(2)])),
