@@ -16,7 +16,7 @@ from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from jmsclient.clock import Clock
 from jmsclient.errors import JmsClientError, RequestTimeoutError
@@ -69,6 +69,14 @@ class Answer(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # it was given
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """What somebody waits for: told where the thread ended before it came to it."""
+
+    def fail(self, error: Any) -> None:
+        """It will not come. Any number of times."""
 
 
 class Owner(Protocol):
@@ -292,8 +300,8 @@ class Loop:
         finally:
             while self._commands:
                 _, first, _ = self._commands.popleft()
-                if isinstance(first, Answer):
-                    first.fail(self.error)
+                if isinstance(first, Waiting):
+                    first.fail(error if self.error is None else self.error)
             self._connection.close()
             self._wakeable.close()
             self._waker.close()

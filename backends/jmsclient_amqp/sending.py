@@ -77,6 +77,12 @@ class Batch:
         """Written, and the peer has not said what became of them."""
         return self.written - (len(self.messages) - self.left)
 
+    def fail(self, error: JmsClientError) -> None:
+        """Nothing more will become of it: what was written is in doubt, what was not never will be."""
+        if not self.over:
+            self.error = error
+        self.bell.ring()
+
     def indices(self, *, confirmed: bool) -> list[int]:
         """Of those that were written and accepted, or written and not decided."""
         wanted = (lambda one: one is not None and one.code == ACCEPTED) if confirmed else (lambda one: one is None)
@@ -149,8 +155,8 @@ class AmqpSender(Sender):
         if not self._attached:
             self.open(room_deadline)
         self._loop.tell(self._enqueue, batch)
-        if self._loop.error is not None and not batch.over:
-            batch.error = self._transport.lost_error()
+        if self._loop.error is not None:
+            batch.fail(self._transport.lost_error())
         self._await(batch, room_deadline, confirm_timeout)
         if batch.error is None and batch.left == 0 and not batch.failures:
             return [Receipt(one) for one in batch.ids]
@@ -218,8 +224,7 @@ class AmqpSender(Sender):
 
     def _enqueue(self, batch: Batch, _: Any) -> None:
         if not self._attached:
-            batch.error = link_lost(self._what, None)
-            batch.bell.ring()
+            batch.fail(link_lost(self._what, None))
             return
         self._waiting.append(batch)
         self._pump()
@@ -325,8 +330,7 @@ class AmqpSender(Sender):
         self._sent.clear()
         self._waiting.clear()
         for batch in batches.values():
-            batch.error = error
-            batch.bell.ring()
+            batch.fail(error)
         if attaching is not None:
             self._transport.answered(attaching)
             attaching.fail(error)

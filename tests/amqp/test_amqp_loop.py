@@ -15,7 +15,8 @@ from jmsclient.clock import SYSTEM_CLOCK
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
 from jmsclient_amqp.engine.library import Condition, EngineError
-from jmsclient_amqp.loop import MOST_AT_ONCE, Loop
+from jmsclient_amqp.loop import MOST_AT_ONCE, Answer, Loop
+from jmsclient_amqp.sending import Batch
 
 ROOM = 1 << 14
 PATIENCE = 10.0
@@ -115,3 +116,31 @@ def test_what_came_before_a_fault_is_looked_at_and_the_fault_is_the_reason(pair:
     owner = run(ours)
     assert owner.looks == [ROOM]
     assert "a zero" in str(owner.error)
+
+
+@pytest.mark.parametrize("waiting", [Answer(SYSTEM_CLOCK), Batch(["1"], [b"x"], SYSTEM_CLOCK)], ids=["an answer", "a send"])
+def test_s08_who_asks_as_the_thread_ends_is_told_and_not_left_to_wait(
+    pair: tuple[socket.socket, socket.socket], waiting: Any
+) -> None:
+    """Told after the thread's last look, and before it said why it ends: a send then waited for its whole time-out."""
+    engine = Engine()
+    owner = Owner(engine)
+    loop = Loop(pair[0], engine, SYSTEM_CLOCK, owner, "test")  # type: ignore[arg-type]
+    ended = owner.ended
+
+    def told_at_the_last_moment(error: Exception) -> None:
+        loop.tell(lambda *_: pytest.fail("the thread has ended"), waiting)
+        ended(error)
+
+    owner.ended = told_at_the_last_moment  # type: ignore[method-assign]
+    loop.start()
+    pair[1].close()
+    assert owner.over.wait(PATIENCE)
+    loop.join()
+    if isinstance(waiting, Batch):
+        assert waiting.bell.wait(0)
+        assert waiting.over
+        assert waiting.error is loop.error
+    else:
+        with pytest.raises(EngineError):
+            waiting.wait(SYSTEM_CLOCK, None, "nothing")
