@@ -13,7 +13,7 @@ from typing import Any
 
 from jmsclient.clock import Clock
 from jmsclient.destination import Destination
-from jmsclient.errors import JmsClientError, SendError
+from jmsclient.errors import ConnectionLostError, JmsClientError, RequestTimeoutError, SendError
 from jmsclient.jms.outgoing import MessageIds, outgoing
 from jmsclient.message import Message, PlainContent
 from jmsclient.transport.contract import Sender, Transport, TransportSession
@@ -23,7 +23,7 @@ SEND_TIMEOUT = 30.0
 
 
 class GatheredInDoubtError(JmsClientError):
-    """A handler is done, and nobody knows whether what it sent has arrived."""
+    """A handler is done, and what it sent has not arrived, or nobody knows; no fault of its own."""
 
 
 class Line:
@@ -55,7 +55,8 @@ class Outbox:
 
     def send_gathered(self, gathered: Sequence[Gathered], line: Line | None = None) -> None:
         """Send what a handler asked for, confirmed, one batch a destination in the order asked; on `line`, if given. Raises what
-        `Sender.send` does, and GatheredInDoubtError where some of it may have arrived; in a transaction nothing has."""
+        `Sender.send` does, and GatheredInDoubtError where some of it may have arrived, or a provider that cannot be reached has not
+        got it; in a transaction nothing has arrived."""
         batches: dict[Destination, list[PlainContent]] = {}
         for one in gathered:
             content = outgoing(
@@ -78,10 +79,11 @@ class Outbox:
     def _send_gathered(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
         try:
             self._send(destination, contents)
-        except SendError as error:
-            if error.in_doubt:
-                raise GatheredInDoubtError(str(error)) from error
-            raise
+        except (SendError, ConnectionLostError, RequestTimeoutError) as error:
+            refused = isinstance(error, SendError) and not error.in_doubt and not isinstance(error.__cause__, ConnectionLostError)
+            if refused:
+                raise
+            raise GatheredInDoubtError(str(error)) from error
 
     def dead_letter(self, destination: Destination, message: Message, properties: dict[str, Any]) -> None:
         """Send a full copy under its own id, priority and persistence, with the reason as properties."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jmsclient import Delivery, Message, Status, Worker
-from jmsclient.errors import SendError
+from jmsclient.errors import ConnectionLostError, RequestTimeoutError, SendError
 from jmsclient.events import Event
 from jmsclient.history import open_history
 from jmsclient.testing import ScriptedBackend
@@ -17,6 +17,8 @@ from jmsclient.transport.contract import Verb
 Q = "queue:///orders"
 Until = Callable[..., None]
 LOST = SendError("the connection broke", in_doubt=("ID:1",))
+UNSENT = SendError("the link is lost and was not back in time", unsent=("ID:1",))
+UNSENT.__cause__ = ConnectionLostError("lost")
 
 
 def message(body: str) -> Message:
@@ -71,6 +73,28 @@ def test_tr36_a_resolver_is_asked_whether_what_was_sent_has_arrived(backend: Scr
         backend.deliver(Q, message("m1"))
         until(lambda: len(backend.waiting("queue:///invoices")) == 1)
     assert len(ran) == 2
+
+
+@pytest.mark.parametrize("error", [UNSENT, ConnectionLostError("lost"), RequestTimeoutError("no answer to the attach")], ids=repr)
+def test_tr45_a_provider_out_of_reach_is_no_failure_of_the_handler(
+    error: Exception, backend: ScriptedBackend, until: Until, tmp_path: Path
+) -> None:
+    """Nothing was sent, but the handler did its work: to call it failed would be as wrong as to call it done."""
+    history = open_history(f"sqlite:{tmp_path / 'history.db'}")
+    worker = Worker(backend.url, history=history)
+    ran: list[str] = []
+
+    @worker.trigger(Q, lease=0.2)
+    def book(body: str, delivery: Delivery) -> None:
+        ran.append(body)
+        delivery.send("queue:///invoices", body)
+
+    backend.refuse_sends(error)
+    with worker:
+        backend.deliver(Q, message("m1"))
+        until(lambda: [one.id for one in history.in_doubt(Q)] == ["m1"])
+        assert worker.triggers[Q].counters["failed"] == 0
+    assert ran == ["m1"]
 
 
 def test_tr45_a_send_that_certainly_failed_is_a_failure(backend: ScriptedBackend, until: Until, tmp_path: Path) -> None:
