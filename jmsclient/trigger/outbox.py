@@ -55,8 +55,8 @@ class Outbox:
 
     def send_gathered(self, gathered: Sequence[Gathered], line: Line | None = None) -> None:
         """Send what a handler asked for, confirmed, one batch a destination in the order asked; on `line`, if given. Raises what
-        `Sender.send` does, and GatheredInDoubtError where some of it may have arrived, or a provider that cannot be reached has not
-        got it; in a transaction nothing has arrived."""
+        `Sender.send` does, and GatheredInDoubtError where some of it has or may have arrived, or a provider that cannot be reached
+        has not got it; in a transaction nothing has arrived."""
         batches: dict[Destination, list[PlainContent]] = {}
         for one in gathered:
             content = outgoing(
@@ -70,20 +70,19 @@ class Outbox:
                 delivery_delay=one.delivery_delay or 0.0,
             )
             batches.setdefault(one.destination, []).append(content)
-        for destination, contents in batches.items():
+        for number, (destination, contents) in enumerate(batches.items()):
             if line is not None:
                 line.send(destination, contents)
             else:
-                self._send_gathered(destination, contents)
+                self._send_gathered(destination, contents, is_first=number == 0)
 
-    def _send_gathered(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
+    def _send_gathered(self, destination: Destination, contents: Sequence[PlainContent], *, is_first: bool) -> None:
         try:
             self._send(destination, contents)
-        except (SendError, ConnectionLostError, RequestTimeoutError) as error:
-            refused = isinstance(error, SendError) and not error.in_doubt and not isinstance(error.__cause__, ConnectionLostError)
-            if refused:
+        except JmsClientError as error:
+            if is_first and _nothing_arrived(error):
                 raise
-            raise GatheredInDoubtError(str(error)) from error
+            raise GatheredInDoubtError(f"to {destination.address}: {error}") from error
 
     def dead_letter(self, destination: Destination, message: Message, properties: dict[str, Any]) -> None:
         """Send a full copy under its own id, priority and persistence, with the reason as properties."""
@@ -119,3 +118,10 @@ class Outbox:
             line.send(destination, contents)
         finally:
             self._idle.append(line)
+
+
+def _nothing_arrived(error: JmsClientError) -> bool:
+    """And that is not because the provider was out of reach: it has refused, and will do so again."""
+    if isinstance(error, SendError):
+        return not error.in_doubt and not error.confirmed and not isinstance(error.__cause__, ConnectionLostError)
+    return not isinstance(error, ConnectionLostError | RequestTimeoutError)

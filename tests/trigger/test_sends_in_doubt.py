@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from jmsclient import Delivery, Message, Status, Worker
-from jmsclient.errors import ConnectionLostError, RequestTimeoutError, SendError
+from jmsclient.destination import Destination
+from jmsclient.errors import ConnectionLostError, InvalidDestinationError, RequestTimeoutError, SendError
 from jmsclient.events import Event
 from jmsclient.history import open_history
+from jmsclient.message import PlainContent
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
+from jmsclient.trigger.outbox import Line
 
 Q = "queue:///orders"
 Until = Callable[..., None]
@@ -108,3 +111,37 @@ def test_tr45_a_send_that_certainly_failed_is_a_failure(backend: ScriptedBackend
     with worker:
         backend.deliver(Q, message("m1"))
         until(lambda: worker.triggers[Q].counters["failed"] == 1)
+
+
+@pytest.mark.parametrize("partly", ["one of two destinations", "one of two messages"])
+def test_tr45_what_was_sent_in_part_is_in_doubt_and_not_sent_again_unseen(
+    partly: str, backend: ScriptedBackend, until: Until, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[Event]
+) -> None:
+    """To run it again would send again what has arrived, to call it failed would say that nothing had."""
+    history = open_history(f"sqlite:{tmp_path / 'history.db'}")
+    worker = Worker(backend.url, history=history)
+    send = Line.send
+
+    def send_some(self: Line, destination: Destination, contents: Sequence[PlainContent]) -> None:
+        if partly == "one of two messages":
+            send(self, destination, contents[:1])
+            ids = [str(one.message_id) for one in contents]
+            raise SendError("it is full", confirmed=ids[:1], unsent=ids[1:])
+        if destination.address.endswith("receipts"):
+            raise InvalidDestinationError("receipts: no such queue")
+        send(self, destination, contents)
+
+    monkeypatch.setattr(Line, "send", send_some)
+
+    @worker.trigger(Q, lease=0.2, on_error="redeliver")
+    def book(body: str, delivery: Delivery) -> None:
+        delivery.send("queue:///invoices", body)
+        delivery.send("queue:///receipts" if partly == "one of two destinations" else "queue:///invoices", body)
+
+    with worker:
+        backend.deliver(Q, message("m1"))
+        until(lambda: [one.id for one in history.in_doubt(Q)] == ["m1"])
+        assert worker.triggers[Q].counters["failed"] == 0
+    assert [one.body() for one in backend.waiting("queue:///invoices")] == ["m1"]
+    assert [one.name for one in events].count("send_in_doubt") == 1
+    history.close()
