@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from jmsclient.errors import MessageFormatError
 from jmsclient.message import DEFAULT_PRIORITY
 from jmsclient_amqp.primitives import read
-from jmsclient_amqp.sections import ANNOTATIONS, BEGINNING, Sections, Start, scan
+from jmsclient_amqp.sections import ANNOTATIONS, BEGINNING, Sections, Start, scan, usual
 
 _MOST = 1024
 _PROPERTIES = b"\x00\x53\x73"  # how their section begins, in its usual form
@@ -46,7 +46,7 @@ class Headers:
         """
         begin = self._begin
         if begin and raw.startswith(begin):
-            return scan(raw, self._start), self._header
+            return usual(raw, self._start) or scan(raw, self._start), self._header
         sections = scan(raw)
         header = self.of(raw, sections.header)
         end = sections.properties - len(_PROPERTIES)

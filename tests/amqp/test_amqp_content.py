@@ -342,8 +342,14 @@ def test_if_19_a_message_is_read_alike_whatever_came_before_it() -> None:
         durable + delivery + said,
         durable + delivery,
     ]
-    rests = [b"", fields, fields + data(b"x"), data(b"x"), written_out + data(b"x"), value(NULL), fields + fields, fields + said,
-             fields + b"\x00\x53\x75\xa0\x09x", b"\x00\x53\x73", b"\x00\x53"]  # fmt: skip
+    more = described(0x74, mapped([text("n"), b"\x41"]))
+    bodies = [data(b"x"), data(b"x" * 300), value(text("x")), value(text("x" * 300)), value(NULL), data(b"x") + data(b"y")]
+    rests = [
+        b"", fields, data(b"x"), value(NULL), more, more + fields, fields + fields, fields + said, written_out + data(b"x"),
+        fields + b"\x00\x53\x75\xa0\x09x", fields + b"\x00\x53\x75\xb0\x00\x00\x00\x09x", b"\x00\x53\x73", b"\x00\x53",
+        *(fields + body for body in bodies), *(fields + more + body for body in bodies), *(more + body for body in bodies),
+        fields + more + data(b"x") + described(0x78, mapped([])), fields + more + data(b"x") + b"\x00",
+    ]  # fmt: skip
     messages = [start + rest for start in starts for rest in rests]
     headers = Headers()
     good = 0

@@ -32,6 +32,7 @@ from jmsclient_amqp.primitives import Described
 _current, _partial, _recv, _advance = lib.pn_link_current, lib.pn_delivery_partial, lib.pn_link_recv, lib.pn_link_advance
 _update, _settle, _settled = lib.pn_delivery_update, lib.pn_delivery_settle, lib.pn_delivery_settled
 _delivery, _send, _credit, _remote_state = lib.pn_delivery, lib.pn_link_send, lib.pn_link_credit, lib.pn_delivery_remote_state
+_unpack = ffi.unpack
 _MESSAGE_BUFFER = 1 << 18
 _pack_tag = Struct(">Q")
 _ABORTED = bytes(bytearray(b"aborted"))  # known by its identity
@@ -105,9 +106,7 @@ class Scratch:
     """Where messages are copied to first; one an engine."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray(_MESSAGE_BUFFER)
-        self.view = memoryview(self._buffer)
-        self.pointer = ffi.from_buffer(self._buffer)
+        self.pointer = ffi.new("char[]", _MESSAGE_BUFFER)
 
 
 class SessionHandle:
@@ -271,7 +270,7 @@ class ReceivingLink(Link):
     def take(self) -> Taken:
         """Every message that is complete. The hot path: six calls into the engine a message."""
         link, unsettled = self._link, self._unsettled
-        pointer, view = self._scratch.pointer, self._scratch.view
+        pointer = self._scratch.pointer
         messages: list[tuple[int, bytes, bool]] = []
         aborted = 0
         number = self._next
@@ -285,10 +284,10 @@ class ReceivingLink(Link):
             else:
                 size = _recv(link, pointer, _MESSAGE_BUFFER)
                 if size == _MESSAGE_BUFFER:
-                    self._parts.append(bytes(view))
+                    self._parts.append(_unpack(pointer, size))
                     whole = self._take_part(delivery)
                 else:
-                    whole = bytes(view[:size]) if size >= 0 else self._take_part(delivery)
+                    whole = _unpack(pointer, size) if size >= 0 else self._take_part(delivery)
             if whole is None:
                 break
             _advance(link)
@@ -311,7 +310,7 @@ class ReceivingLink(Link):
         while True:
             size = _recv(self._link, self._scratch.pointer, _MESSAGE_BUFFER)
             if size > 0:
-                self._parts.append(bytes(self._scratch.view[:size]))
+                self._parts.append(_unpack(self._scratch.pointer, size))
             elif size == 0 and _partial(delivery):
                 return None
             else:
