@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from jmsclient.clock import Bell
 from jmsclient.events import emit
 from jmsclient.transport.contract import Arrival
 from jmsclient_embedded.outlet import Outlet
@@ -28,18 +29,24 @@ class Aftermath:
     """Something waits for a time."""
     write: bool = False
     """Something waits to be written."""
+    bells: list[Bell] = field(default_factory=list)
+    """Of those whose answers were given."""
 
     def tell(self, name: str, text: str, *, level: int = logging.INFO, **fields: object) -> None:
         """Have an event told."""
         self.events.append((name, text, level, fields))
 
+    def ring(self, bell: Bell) -> None:
+        """Have it rung: whom that wakes finds the lock free."""
+        self.bells.append(bell)
+
     def take(self) -> tuple[Aftermath | None, list[tuple[Outlet, list[Arrival]]]]:
         """All but the pushes, where there is something, and the pushes: nearly every step leaves at most one. Nothing is left."""
         pushes, self.pushes = self.pushes, []
-        if not (self.write or self.wake or self.events or self.recalls or self.closures):
+        if not (self.write or self.bells or self.wake or self.events or self.recalls or self.closures):
             return None, pushes
-        taken = Aftermath([], self.recalls, self.closures, self.events, self.wake, self.write)
-        self.recalls, self.closures, self.events, self.wake, self.write = [], [], [], False, False
+        taken = Aftermath([], self.recalls, self.closures, self.events, self.wake, self.write, self.bells)
+        self.recalls, self.closures, self.events, self.wake, self.write, self.bells = [], [], [], False, False, []
         return taken, pushes
 
 

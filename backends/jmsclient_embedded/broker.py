@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
-from jmsclient.clock import Clock
+from jmsclient.clock import Bell, Clock
 from jmsclient.errors import ConnectionLostError
 from jmsclient.events import emit
 from jmsclient.message import Content, Texts
@@ -175,7 +175,7 @@ class Broker:
         many entered, and why those are not stored, if they are not. Raises DestinationPausedError, ResourceAllocationError,
         and RequestTimeoutError: unknown whether they are stored.
         """
-        answer: Answer[None] = Answer(self.clock)
+        answer: Answer[None] = Answer(self.clock, self._aftermath.ring)
         left = self.clock.left(room_deadline)
         may_wait = left is None or left > 0
         started: list[Sending] = []
@@ -227,7 +227,7 @@ class Broker:
 
     def ask_later(self, step: Callable[[Answer[None]], None], deadline: float | None, what: str) -> None:
         """Have a step done that answers when it likes, and wait for the answer."""
-        answer: Answer[None] = Answer(self.clock)
+        answer: Answer[None] = Answer(self.clock, self._aftermath.ring)
 
         def begun() -> None:
             try:
@@ -387,27 +387,40 @@ class Broker:
         return (lambda: self._act(others, pushes)) if others is not None or pushes else None
 
     def _act(self, others: Aftermath | None, pushes: list[tuple[Outlet, list[Arrival]]]) -> None:
-        """Wake, tell and push. A loop, not a recursion: what a push sets free is pushed by the same thread."""
-        while True:
-            if others is not None:
-                self._do(others)
-            if not pushes:
-                return
-            outlet, batch = pushes.pop(0)
-            outlet.pumper = get_ident()
-            try:
-                outlet.sink.delivered(batch)
-            except Exception:  # a sink never raises; if it does, the broker must go on
-                _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
-            with self.steps.lock:
-                if self._left:
-                    self._carry_out()
-                if self.granting.pushed(outlet) and (outlet.closing or outlet.idle):
-                    self.closing.idle(outlet)
-                if self.admission.freed_quotas:
-                    self.admission.serve()
-                others, more = self._aftermath.take()
-            pushes += more  # behind the others: one busy receiver does not keep them waiting
+        """Wake, tell and push. A loop, not a recursion: what a push sets free is pushed by the same thread. Whoever was answered
+        hears of it when what there is to push now is pushed: to ring may let go of the interpreter."""
+        first = len(pushes)
+        bells: list[Bell] = []
+        try:
+            while True:
+                if others is not None:
+                    bells += others.bells
+                    self._do(others)
+                if first <= 0 and bells:
+                    _ring(bells)
+                first -= 1
+                if not pushes:
+                    return
+                others, more = self._push(*pushes.pop(0))
+                pushes += more  # behind the others: one busy receiver does not keep them waiting
+        finally:
+            _ring(bells)
+
+    def _push(self, outlet: Outlet, batch: list[Arrival]) -> tuple[Aftermath | None, list[tuple[Outlet, list[Arrival]]]]:
+        """Returns what that left to be done."""
+        outlet.pumper = get_ident()
+        try:
+            outlet.sink.delivered(batch)
+        except Exception:  # a sink never raises; if it does, the broker must go on
+            _logger.exception("a receiver of queue %r failed to take a batch", outlet.line.queue.name)
+        with self.steps.lock:
+            if self._left:
+                self._carry_out()
+            if self.granting.pushed(outlet) and (outlet.closing or outlet.idle):
+                self.closing.idle(outlet)
+            if self.admission.freed_quotas:
+                self.admission.serve()
+            return self._aftermath.take()
 
     def _do(self, todo: Aftermath) -> None:
         if todo.wake:
@@ -437,3 +450,9 @@ class Broker:
         if self.granting.timed:
             self.steps.perform(self._fall_due)
         return self.steps.perform(self._wait)
+
+
+def _ring(bells: list[Bell]) -> None:
+    for bell in bells:
+        bell.ring()
+    bells.clear()

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from jmsclient.clock import Bell, Clock
 from jmsclient.errors import RequestTimeoutError
+from jmsclient_embedded.bells import own_bell
 
 T = TypeVar("T")
 _logger = logging.getLogger("jmsclient.embedded")
@@ -29,20 +30,26 @@ _STEPS_A_TURN = 256  # steps that the broker's thread takes under one hold of th
 
 
 class Answer(Generic[T]):
-    """What a step that someone waits for comes to. One waiter; given once, later ones are ignored."""
+    """What a step that someone waits for comes to. One waiter, the thread that makes it; given once, later ones are ignored.
 
-    __slots__ = ("_bell", "_clock", "_error", "_given", "_value")
+    `ring` is called under the broker's lock with a bell that is to be rung when that is free; None: it is rung at once."""
 
-    def __init__(self, clock: Clock) -> None:
+    __slots__ = ("_bell", "_clock", "_error", "_given", "_ring", "_value", "_waiter")
+
+    def __init__(self, clock: Clock, ring: Callable[[Bell], None] | None = None) -> None:
         self._clock = clock
-        self._bell: Bell = clock.bell()
+        self._ring = ring
+        self._bell: Bell = own_bell(clock)
+        self._waiter = get_ident()
         self._value: T | None = None
         self._error: BaseException | None = None
         self._given = False
 
     def another(self) -> Answer[T]:
         """One more for the same waiter, on the same clock."""
-        return Answer(self._clock)
+        made: Answer[T] = Answer(self._clock, self._ring)
+        made._bell, made._waiter = self._bell, self._waiter
+        return made
 
     @property
     def given(self) -> bool:
@@ -54,7 +61,12 @@ class Answer(Generic[T]):
         if not self._given:
             self._value = value
             self._given = True
-            self._bell.ring()
+            if self._waiter == get_ident():
+                return  # it looks before it waits
+            if self._ring is None:
+                self._bell.ring()
+            else:
+                self._ring(self._bell)
 
     def fail(self, error: BaseException) -> None:
         """Answer it with an error, raised in the waiter."""

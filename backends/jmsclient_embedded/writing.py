@@ -14,6 +14,7 @@ from jmsclient.clock import Clock
 from jmsclient.errors import JmsClientError, StoreError, TransactionRolledBackError
 from jmsclient.events import emit
 from jmsclient_embedded.aftermath import Aftermath
+from jmsclient_embedded.bells import new_bell
 from jmsclient_embedded.changes import Changes, Definition, Row
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend
@@ -36,7 +37,7 @@ class Writing:
         self._shown = shown
         self._commits = GroupCommit()
         self._failing = False
-        self._bell = clock.bell()
+        self._bell = new_bell(clock)
         self._ending = False
         self.over = False
         """The store is closed: nothing can be written any more."""
