@@ -44,7 +44,6 @@ class AmqpReceiver(LinkLife):
         self._told = 0  # the last round of which it was told that some are there
         self._stale = 0
         self._warned = False
-        self._surplus = False  # credit was taken back once: more may come than is asked for
         self._came = 0  # these three belong to the I/O thread: messages since the last drain,
         self._asked = 0  # demand when the running drain began,
         self._looks = 0  # how often it may ask again
@@ -66,9 +65,7 @@ class AmqpReceiver(LinkLife):
         """On the I/O thread: the sink is called there."""
         if self._phase is not Phase.OPEN or self._drains or not self._loop.here:
             return 0
-        count = self.link.withdraw()
-        self._surplus = self._surplus or count > 0
-        return count
+        return self.link.withdraw()
 
     def drain(self, deadline: float | None) -> None:
         if not self._drainable:
@@ -87,14 +84,14 @@ class AmqpReceiver(LinkLife):
         self._drains.append(self._transport.awaited(answer))
         self._looks = _BROWSER_LOOKS if self.spec.kind == "browse" else 0
         self._asked = self.link.credit
-        self.link.drain()
+        self._begin_drain()
 
     def _drained(self) -> None:
         """Of a browser that got nothing, ask again before it is believed: a broker may answer before it has looked."""
         if self._looks and not self._came:
             self._looks -= 1
             self.link.flow(self._asked)
-            self.link.drain()
+            self._begin_drain()
             return
         self._came = 0
         drains, self._drains = self._drains, []
@@ -115,8 +112,7 @@ class AmqpReceiver(LinkLife):
             self._closed_by_peer_or_us()
             return
         taken = link.take()
-        if self._surplus:
-            link.balance()
+        link.balance()
         if taken.messages:
             self._came += len(taken.messages)
             self._push(taken.messages)

@@ -16,6 +16,7 @@ from jmsclient.errors import (
     ConnectionLostError,
     IllegalStateError,
     JmsClientError,
+    MessageFormatError,
     RequestTimeoutError,
     UnsupportedFeatureError,
 )
@@ -232,6 +233,8 @@ class AmqpTransport(Transport):
         peer = self.settings.peer
         if isinstance(error, EngineError):
             return connection_ended(peer, error.condition)
+        if isinstance(error, MessageFormatError):
+            return ConnectionLostError(f"{peer} sent what is no AMQP: {error}")
         if isinstance(error, JmsClientError):
             return error
         if isinstance(error, OSError):

@@ -53,6 +53,7 @@ from .peer import (
     Peer,
     answer,
     attach,
+    flow,
     grant,
 )
 
@@ -332,6 +333,22 @@ def test_if_19_a_thousand_undecodable_messages_never_stall_a_consumer(peer: Peer
 # -- drain and close ----------------------------------------------------------------------------------------------------
 
 
+def test_if_17_a_broker_that_sends_more_than_it_was_asked_for_owes_nothing(peer: Peer, connect: Connect) -> None:
+    """What was too much is not held against what is asked for later: else the two sides drift apart until nothing comes."""
+    client = connect(peer.url)
+    receiver, sink, link = deliver(client, peer, *[MESSAGE] * 2)
+    for asked in (1, 3):
+        for _ in range(3):  # nobody asked for these
+            peer.last.transfer(link, MESSAGE)
+        wait_for(sink, link.sent)
+        receiver.request(asked)
+        peer.last.wait_for(lambda asked=asked: link.credit == asked, f"{asked} asked for, not so on the wire")  # type: ignore[misc]
+        for _ in range(asked):
+            peer.last.transfer(link, MESSAGE)
+        wait_for(sink, link.sent)
+    receiver.settle(sink.arrivals, ACCEPT)
+
+
 def test_if_18_a_drain_adds_no_credit_and_respects_its_deadline(peer: Peer, connect: Connect) -> None:
     client = connect(peer.url)
     receiver, sink = client.receive()
@@ -352,6 +369,26 @@ def test_if_18_a_drain_adds_no_credit_and_respects_its_deadline(peer: Peer, conn
     receiver.request(2)
     peer.last.wait_for(lambda: link.credit == 2, "no credit after a drain")
     assert not peer.last.heard(FLOW)[-1][8]
+
+
+@pytest.mark.parametrize("how", ["drain", "close"])
+def test_if_18_a_drain_that_the_peer_overlooks_is_asked_again(peer: Peer, connect: Connect, how: str) -> None:
+    """As Artemis does with one that comes while it still answers the one before."""
+    client = connect(peer.url)
+    receiver, _ = client.receive()
+    receiver.request(5)
+    peer.last.receiving_link()
+    drains: list[Frame] = []
+
+    def overlook_the_first(conversation: Conversation, frame: Frame) -> None:
+        if frame[8]:
+            drains.append(frame)
+        if len(drains) != 1:
+            flow(conversation, frame)
+
+    peer.on[FLOW] = overlook_the_first
+    getattr(receiver, how)(client.deadline())
+    assert [(frame[6], frame[8]) for frame in drains] == [(5, True), (5, True)], "the same again, and no more credit"
 
 
 def test_if_27_the_order_of_closing(peer: Peer, connect: Connect) -> None:

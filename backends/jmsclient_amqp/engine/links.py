@@ -249,11 +249,12 @@ class ReceivingLink(Link):
         return credit
 
     def balance(self) -> None:
-        """After a withdrawal: no credit where more came than was out. To be called before the engine writes, for it would write
-        a credit below zero as a very large one."""
-        over = int(lib.pn_link_queued(self._link)) - int(_credit(self._link))
-        if over > 0:
-            lib.pn_link_flow(self._link, over)
+        """No credit where more came than was out: after a withdrawal, or from a broker that does not count well. Before the engine
+        writes, for it would write a credit below zero as a very large one; and what is granted later is granted in full."""
+        link = self._link
+        credit = _credit(link)
+        if credit <= 0 and credit < (queued := lib.pn_link_queued(link)):
+            lib.pn_link_flow(link, queued - credit)
 
     def drain(self) -> None:
         """Ask for what is there under the credit that is out, and for the credit back. Adds none (IF-18)."""
