@@ -30,6 +30,9 @@ from jmsclient_amqp.termini import SELECTOR, local, source_of, wanted_filters
 if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
 
+DRAIN_AGAIN = 0.25
+"""Seconds after which a drain that is not answered is asked for again."""
+
 
 class Phase(Enum):
     """The life of a link. Changed on the I/O thread only."""
@@ -78,6 +81,7 @@ class LinkLife(Receiver):
         self._held: dict[int, Arrival] = {}  # what is unsettled, by number
         self._attaching: Answer[None] | None = None
         self._drains: list[Answer[None]] = []
+        self._reminding = False
         self._closes: list[Answer[None]] = []
 
     # -- attaching --------------------------------------------------------------------------------------------------
@@ -218,7 +222,21 @@ class LinkLife(Receiver):
         if not self._drainable or self.link.drained:
             self._stopped()
         else:
-            self.link.drain()
+            self._begin_drain()
+
+    def _begin_drain(self) -> None:
+        """Ask for the credit back, and again while nobody answers: a broker may overlook a drain that comes just as it answers the
+        one before (Artemis does, for good)."""
+        self.link.drain()
+        if not self._reminding:
+            self._reminding = True
+            self._loop.after(DRAIN_AGAIN, self._remind)
+
+    def _remind(self) -> None:
+        self._reminding = False
+        waits = self._phase is Phase.STOPPING or (self._phase is Phase.OPEN and bool(self._drains))
+        if waits and not self.link.drained:
+            self._begin_drain()
 
     def _stopped(self) -> None:
         if self._held:
@@ -286,7 +304,7 @@ class LinkLife(Receiver):
         if self._phase is Phase.OPEN:
             self._phase = Phase.STOPPING
             if self._drainable and not self.link.drained:
-                self.link.drain()
+                self._begin_drain()
 
     def open_on(self, address: str) -> bool:
         """It receives from the destination of this URI."""
