@@ -32,7 +32,10 @@ class ReadAheadClosePolicy(IntEnum):
 
 
 class Persistence(IntEnum):
-    """MQ's persistence of a destination: the application's choice, the queue's, never, always."""
+    """MQ's persistence of a destination: the application's choice, the queue's, never, always. It wins over the producer's.
+
+    NON declares that nothing persistent is there: a consumer that reads ahead then lets the provider settle when it sends, where
+    that can be done, and a lost link loses what was on its way."""
 
     APP = -2
     QDEF = -1
