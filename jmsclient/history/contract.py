@@ -102,6 +102,19 @@ class HistoryTransaction:
         self.connection = connection
 
 
+def _nothing() -> None:
+    """It was not sent yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A group that is on its way. Either `replies` is called, once, which waits for them and raises as `exchange` does; or
+    `abandon`, which does not wait: whether the group took effect stays unknown."""
+
+    replies: Callable[[], list[Reply]]
+    abandon: Callable[[], None] = _nothing
+
+
 class DocumentHistory(ABC):
     """The contract of a history store. `durable`: what it says survives the process, so that messages may be parked in it.
     `transactional`: it can complete an entry inside a handler's transaction."""
@@ -132,10 +145,10 @@ class DocumentHistory(ABC):
         effect, and repeating it with the same token is safe.
         """
 
-    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
-        """Send a group and return at once; what is returned waits for its replies, and has to be called once. It raises as
-        `exchange` does, whatever went wrong. A store that cannot send ahead is asked by that call."""
-        return partial(self.exchange, commands)
+    def begin(self, commands: Sequence[Command]) -> Sent:
+        """Send a group and return at once, whatever went wrong. A store that cannot send ahead is asked when the replies are asked
+        for."""
+        return Sent(partial(self.exchange, commands))
 
     @abstractmethod
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:

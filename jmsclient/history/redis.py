@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import redis
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
-from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage
+from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage, Sent
 from jmsclient.history.entries import Command, Entry, Reply
 from jmsclient.history.redis_address import Confirm, parse_address
 from jmsclient.history.redis_format import (
@@ -114,17 +114,17 @@ class RedisHistory(DocumentHistory):
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
         if not commands:
             return []
-        return self._exchange_slots(commands) if self._servers.slotted else self._sent(commands)()
+        return self._exchange_slots(commands) if self._servers.slotted else self._sent(commands).replies()
 
-    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+    def begin(self, commands: Sequence[Command]) -> Sent:
         if self._servers.slotted or not commands:
-            return partial(self.exchange, commands)
+            return super().begin(commands)
         try:
             return self._sent(commands)
         except HistoryUnavailableError as error:
             if isinstance(error.__cause__, redis.exceptions.MaxConnectionsError):  # sent when an earlier group's is free again
-                return partial(self.exchange, commands)
-            return partial(_raise, error)
+                return super().begin(commands)
+            return Sent(partial(_raise, error))
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
         keys = [self._keys.entry(trigger, source, id_) for id_, source in ids]
@@ -185,10 +185,10 @@ class RedisHistory(DocumentHistory):
 
     # -- a group, on one server -----------------------------------------------------------------------------------------
 
-    def _sent(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+    def _sent(self, commands: Sequence[Command]) -> Sent:
         part = ScriptCall(self._keys, commands, self._known)
         borrowed = self._call(lambda: self._send(part))
-        return lambda: self._call(lambda: self._replies(part, commands, borrowed))
+        return Sent(lambda: self._call(lambda: self._replies(part, commands, borrowed)), borrowed.abandon)
 
     def _send(self, part: ScriptCall) -> Borrowed:
         if self._eviction.due:

@@ -204,6 +204,10 @@ class Borrowed:
         answered = error is None or isinstance(error, redis.exceptions.ResponseError)
         self._from.give_back(self._pool, self._connection, answered=answered)
 
+    def abandon(self) -> None:
+        """Without its answer, which is of no use any more."""
+        self._from.give_back(self._pool, self._connection, answered=False)
+
 
 def send(connection: Any, questions: Sequence[Question]) -> None:
     if pack_command is not None:  # what redis-py ends up with, without its look at every argument

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from jmsclient.clock import Clock
 from jmsclient.errors import HistoryUnavailableError
-from jmsclient.history.contract import DocumentHistory
+from jmsclient.history.contract import DocumentHistory, Sent
 from jmsclient.history.entries import Command, Release, Reply
 from jmsclient.trigger.work import Work
 
@@ -39,7 +38,7 @@ class Ledger:
         self._clock = clock
         self._spent = 0.0
         self._waiting: list[Item] = []
-        self._sent: deque[tuple[list[Item], Callable[[], list[Reply]]]] = deque()
+        self._sent: deque[tuple[list[Item], Sent]] = deque()
         self._enough = FEW if history.sends_ahead else math.inf
         """So many that wait are sent ahead."""
 
@@ -85,10 +84,10 @@ class Ledger:
         while self._waiting or self._sent:
             if self._waiting:
                 self._send()
-            group, replies_of = self._sent.popleft()
+            group, sent = self._sent.popleft()
             begun = self._clock.monotonic()
             try:
-                replies = replies_of()
+                replies = sent.replies()
             except HistoryUnavailableError:
                 self._unanswered(group)
                 self._enough = math.inf
@@ -109,11 +108,10 @@ class Ledger:
             self._enough = min(FEW << len(self._sent), MANY) if len(self._sent) < MOST_AHEAD else math.inf
 
     def _unanswered(self, group: list[Item]) -> None:
-        """Nor is what was sent after it: whatever the store says of that now, it is asked again."""
+        """Nor is what was sent after it: its time is over too, and it is asked again."""
         later = self._waiting
-        for other, replies_of in self._sent:
-            with suppress(HistoryUnavailableError):
-                replies_of()
+        for other, sent in self._sent:
+            sent.abandon()
             group += other
         self._sent.clear()
         self._waiting = [_again(*one) for one in group] + later

@@ -231,24 +231,31 @@ def test_tr38_groups_that_are_on_their_way_together_are_answered_each_for_itself
     groups = [[Claim(trigger=T, id=f"{group}-{one}", token=f"{group}-{one}") for one in range(40)] for group in range(3)]
     waiting = [history.begin(group) for group in groups]
     assert history.claim(T, "between").claimed
-    for group, replies in zip(reversed(groups), reversed(waiting), strict=True):
-        assert [reply.token for reply in replies()] == [command.token for command in group]
-    again = history.begin([Claim(trigger=T, id="0-0", token="another"), Complete(trigger=T, id="0-1", token="0-1")])()
+    for group, sent in zip(reversed(groups), reversed(waiting), strict=True):
+        assert [reply.token for reply in sent.replies()] == [command.token for command in group]
+    again = history.begin([Claim(trigger=T, id="0-0", token="another"), Complete(trigger=T, id="0-1", token="0-1")]).replies()
     assert [reply.done for reply in again] == [False, True]
+
+
+def test_tr39_an_answer_that_was_abandoned_is_not_taken_for_another(history: RedisHistory) -> None:
+    history.begin([Claim(trigger=T, id="1", token="1")]).abandon()
+    claimed = history.claim(T, "2", token="2")
+    assert (claimed.claimed, claimed.token) == (True, "2")
+    assert history.begin([Complete(trigger=T, id="1", token="1")]).replies()[0].done, "it took effect, or is written anew"
 
 
 def test_tr38_a_script_that_the_server_forgot_is_sent_with_each_group(history: RedisHistory) -> None:
     history.claim(T, "first")
     history._servers._client.script_flush()
     waiting = [history.begin([Claim(trigger=T, id=str(one), token=str(one))]) for one in range(3)]
-    assert [replies()[0].done for replies in waiting] == [True] * 3
+    assert [sent.replies()[0].done for sent in waiting] == [True] * 3
 
 
 @pytest.mark.real
 def test_tr38_no_more_connections_are_taken_than_the_url_allows(redis_url: str) -> None:
     with open_history(f"{redis_url}?max_connections=2", namespace=uuid4().hex) as history:
         waiting = [history.begin([Claim(trigger=T, id=str(one), token=str(one))]) for one in range(5)]
-        assert [replies()[0].done for replies in waiting] == [True] * 5
+        assert [sent.replies()[0].done for sent in waiting] == [True] * 5
 
 
 def test_tr49_a_group_sent_to_a_server_that_is_gone_says_so_where_its_replies_are_asked_for() -> None:
@@ -257,6 +264,6 @@ def test_tr49_a_group_sent_to_a_server_that_is_gone_says_so_where_its_replies_ar
         open_history(f"redis://127.0.0.1:{listening.getsockname()[1]}/0") as gone,
     ):
         listening.close()
-        replies = gone.begin([Claim(trigger=T, id="1", token="1")])
+        sent = gone.begin([Claim(trigger=T, id="1", token="1")])
         with pytest.raises(HistoryUnavailableError):
-            replies()
+            sent.replies()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.history import Claim, Release
-from jmsclient.history.contract import DocumentHistory
+from jmsclient.history.contract import DocumentHistory, Sent
 from jmsclient.history.entries import Command, Reply
 from jmsclient.testing import ManualClock
 from jmsclient.trigger.ledger import FEW, MANY, MOST_AHEAD, Ledger
@@ -25,9 +25,10 @@ class Store(DocumentHistory):
     def __init__(self) -> None:
         self.sent: list[list[Command]] = []
         self.asked: list[int] = []
+        self.abandoned: list[int] = []
         self.silent: set[int] = set()
 
-    def begin(self, commands: Sequence[Command]) -> Callable[[], list[Reply]]:
+    def begin(self, commands: Sequence[Command]) -> Sent:
         number = len(self.sent)
         self.sent.append(list(commands))
 
@@ -37,7 +38,7 @@ class Store(DocumentHistory):
                 raise HistoryUnavailableError("does not answer")
             return [Reply(done=True, token=command.token) for command in commands]
 
-        return replies
+        return Sent(replies, lambda: self.abandoned.append(number))
 
 
 Store.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
@@ -114,7 +115,8 @@ def test_tr50_without_an_answer_nothing_sent_after_it_is_taken_for_told(store: S
     answered = sum(len(group) for group in store.sent[:silent])
     assert asker.told == tokens[:answered]
     assert asker.untold == tokens[answered:]
-    assert store.asked == list(range(len(store.sent)))  # no answer is left on a connection
+    assert store.asked == list(range(silent + 1)), "a time-out is waited for once, not once a group"
+    assert store.abandoned == list(range(silent + 1, len(store.sent))), "no answer is left on a connection"
     store.silent = set()
     asker.ledger.exchange()
     again = store.sent[-1]
