@@ -165,12 +165,19 @@ class WorkerOptions:
     request_timeout: float = 30.0
     journal: str | Path | None = None
     """A file that every event is appended to, a line of JSON each, for `jmsclient history check`; None: no journal."""
+    control: str | Path | None = None
+    """A socket to be made there (mode 0600), by which `jmsclient triggers` reaches the worker while it runs; None: no socket."""
 
     def __post_init__(self) -> None:
         seconds("request_timeout", self.request_timeout, least=0.001)
-        if self.journal is not None and (not isinstance(self.journal, str | Path) or not str(self.journal)):
-            raise ConfigurationError(f"journal={self.journal!r}: expected the path of a file, or None")
+        for name, value in (("journal", self.journal), ("control", self.control)):
+            if value is not None and (not isinstance(value, str | Path) or not str(value)):
+                raise ConfigurationError(f"{name}={value!r}: expected the path of a file, or None")
 
     def __repr__(self) -> str:  # no secret in any repr (O09)
         shown = f"username={self.username!r}, client_id={self.client_id!r}, request_timeout={self.request_timeout}"
-        return f"WorkerOptions({shown}, journal={None if self.journal is None else str(self.journal)!r})"
+        return f"WorkerOptions({shown}, journal={_path(self.journal)}, control={_path(self.control)})"
+
+
+def _path(path: str | Path | None) -> str:
+    return repr(None if path is None else str(path))

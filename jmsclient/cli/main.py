@@ -22,6 +22,7 @@ COMMANDS = {
     "receive": "jmsclient.cli.receive:receive",
     "browse": "jmsclient.cli.browse:browse",
     "destinations": "jmsclient.cli.destinations:destinations",
+    "triggers": "jmsclient.cli.triggers:triggers",
     "in-doubt": "jmsclient.cli.in_doubt:in_doubt",
     "history": "jmsclient.cli.history:history",
     "demo": "jmsclient.cli.demo_command:demo",

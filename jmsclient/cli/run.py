@@ -22,6 +22,12 @@ from jmsclient.cli.logs import FORMATS, LEVELS, set_up_logging
     help="Handlers at once of each trigger, whatever the trigger says.",
 )
 @click.option(
+    "--control",
+    metavar="PATH",
+    envvar="JMSCLIENT_CONTROL",
+    help="A socket to be made there, for jmsclient triggers.",
+)
+@click.option(
     "--app-dir",
     default=".",
     show_default=True,
@@ -45,7 +51,9 @@ from jmsclient.cli.logs import FORMATS, LEVELS, set_up_logging
     envvar="JMSCLIENT_LOG_FORMAT",
     help="Lines for people, or a JSON object a line.",
 )
-def run(worker: str, *, url: str | None, concurrency: int | None, app_dir: str, log_level: str, log_format: str) -> int:
+def run(
+    worker: str, *, url: str | None, concurrency: int | None, control: str | None, app_dir: str, log_level: str, log_format: str
+) -> int:
     """Run the worker WORKER of the module MODULE, such as app:worker.
 
     The first Ctrl-C or SIGTERM stops gently: running handlers end, what is buffered goes back, and a line a trigger says what
@@ -56,5 +64,5 @@ def run(worker: str, *, url: str | None, concurrency: int | None, app_dir: str, 
     from jmsclient.worker.shutdown import run_with_signals
 
     loaded = load_worker(worker, app_dir)
-    loaded.override(url=url, concurrency=concurrency)
+    loaded.override(url=url, concurrency=concurrency, control=control)
     return run_with_signals(loaded)

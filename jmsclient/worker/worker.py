@@ -13,7 +13,7 @@ import random
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -45,6 +45,7 @@ from jmsclient.trigger.lane import check_handler
 from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.running import RunningTrigger
 from jmsclient.trigger.stand_in import StandIn
+from jmsclient.worker.control import Control
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -114,6 +115,7 @@ class Worker:
         self._opened: dict[tuple[str, float], DocumentHistory] = {}
         self._transport: Transport | None = None
         self._journal: Journal | None = None
+        self._control: Control | None = None
         self._living: AbstractContextManager[Any] | None = None
         self._bell = self._clock.bell()
         self._stand_in = StandIn(self.name, self._clock)
@@ -311,8 +313,10 @@ class Worker:
 
         return declare
 
-    def override(self, *, url: str | None = None, concurrency: int | None = None) -> None:
+    def override(self, *, url: str | None = None, concurrency: int | None = None, control: str | None = None) -> None:
         """What the command line says wins over what the module says; None changes nothing. Before `start`."""
+        if control is not None:
+            self.options = replace(self.options, control=control)
         if url is not None:
             self.url = url
         if concurrency is not None:
@@ -359,6 +363,9 @@ class Worker:
                     request_timeout=self.options.request_timeout,
                     stand_in=self._stand_in,
                 )
+            if self.options.control is not None:
+                self._control = Control(self.options.control, self)
+                self._control.start()
         except BaseException:
             self._close(0.0)
             self._stop_journal()
@@ -467,6 +474,9 @@ class Worker:
                 raise _StoppedEarly
 
     def _close(self, grace: float) -> StopReport:
+        control, self._control = self._control, None
+        if control is not None:
+            control.stop()
         deadline = self._clock.deadline(grace)
         running = list(self.triggers.values())
         for one in running:
