@@ -141,6 +141,38 @@ def drain_delivers_what_is_on_its_way_and_leaves_no_demand(trial: Trial) -> None
     assert sink.bodies == [*seen, "6"]
 
 
+@check("RA-9")
+def what_is_withdrawn_brings_nothing(trial: Trial) -> None:
+    """Where a backend can take demand back at once; elsewhere it says 0, and the demand stands."""
+    receivers: list[Receiver] = []
+    withdrawn: list[int] = []
+
+    def look(batch: list[Arrival]) -> None:
+        if not withdrawn:
+            withdrawn.append(receivers[0].withdraw())
+
+    receiver, sink = trial.open_receiver(on_batch=look)
+    receivers.append(receiver)
+    trial.send("a")
+    receiver.request(5)
+    trial.wait_for_arrivals(sink, 1)
+    trial.wait_for(lambda: withdrawn, "withdraw never returned")
+    assert 0 <= withdrawn[0] <= 4
+    trial.send("b", "c")
+    if withdrawn[0] == 4:
+        trial.session.flush(trial.deadline)
+        other, others = trial.open_receiver()
+        other.request(2)
+        trial.wait_for_arrivals(others, 2)
+        assert sink.bodies == ["a"]
+        trial.send("d")
+        receiver.request(1)
+        trial.wait_for_arrivals(sink, 2)
+        assert sink.bodies == ["a", "d"]
+    else:
+        trial.wait_for_arrivals(sink, min(3, 5 - withdrawn[0]))
+
+
 @check("IF-18")
 def drain_of_an_empty_queue_returns(trial: Trial) -> None:
     receiver, sink = trial.open_receiver()

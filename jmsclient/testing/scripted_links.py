@@ -77,6 +77,11 @@ class ScriptedReceiver(Receiver):
         arrival.settled = True
         self.state.log(held, ACCEPT, handed_over=arrival.handed_over)
 
+    def withdraw(self) -> int:
+        with self.state.lock:
+            left, self.demand = self.demand, 0
+        return left
+
     def drain(self, deadline: float | None) -> None:
         if self.transport.capabilities.drain == "no":
             raise UnsupportedFeatureError("this scripted backend cannot drain a receiver")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from jmsclient.errors import UnsupportedFeatureError
 from jmsclient.testing.check import check, counts_after, received
 from jmsclient.testing.trial import Trial
-from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Outcome, Receiver, Verb
+from jmsclient.transport.contract import ACCEPT, RELEASE, RETRY, Arrival, Outcome, Receiver, Verb
 
 
 @check("IF-11")
@@ -124,6 +124,30 @@ def pre_settled_deliveries_are_settled_or_refused(trial: Trial) -> None:
     receiver.settle(arrivals, RELEASE)
     receiver.close(trial.deadline)
     assert trial.left().bodies == []
+
+
+@check("IF-25")
+def what_is_all_taken_is_not_lost_by_an_orderly_end(trial: Trial) -> None:
+    """Whether the backend settles when it sends or has each settled on arrival: what did not arrive is still there."""
+    receivers: list[Receiver] = []
+
+    def take(batch: list[Arrival]) -> None:
+        receivers[0].settle([arrival for arrival in batch if not arrival.settled], ACCEPT)
+
+    receiver, sink = trial.open_receiver(takes_all=True, on_batch=take)
+    receivers.append(receiver)
+    sent = [f"{number:02}" for number in range(60)]
+    trial.send(*sent, persistent=False)
+    receiver.request(10)
+    trial.wait_for_arrivals(sink, 10)
+    receiver.request(30)
+    if trial.capabilities.drain != "no":
+        receiver.drain(trial.deadline)
+    receiver.close(trial.deadline)
+    trial.session.flush(trial.deadline)
+    trial.session.close(trial.deadline)
+    assert all(arrival.settled for arrival in sink.arrivals)
+    assert sorted(map(str, [*sink.bodies, *trial.left().bodies])) == sent
 
 
 @check("TR-67")

@@ -151,10 +151,11 @@ class Trial:
         queue: Destination | None = None,
         on_batch: Callable[[list[Arrival]], None] | None = None,
         pre_settled: bool = False,
+        takes_all: bool = False,
     ) -> tuple[Receiver, RecordingSink]:
         sink = RecordingSink(on_batch)
         self.sinks.append(sink)
-        spec = ReceiverSpec(destination=queue or self.queue, pre_settled=pre_settled)
+        spec = ReceiverSpec(destination=queue or self.queue, pre_settled=pre_settled, takes_all=takes_all)
         return (session or self.session).open_receiver(spec, sink, self.deadline), sink
 
     def send(

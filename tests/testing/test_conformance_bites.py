@@ -182,6 +182,25 @@ def take_what_is_shown(right: Any) -> Any:
     return seen
 
 
+def settle_all_that_waits(right: Any) -> Any:
+    """Of a receiver that takes all: as a broker that settles what it has not sent yet."""
+
+    def taken(self: ScriptedReceiver) -> list[Arrival]:
+        arrivals: list[Arrival] = right(self)
+        if self.spec.takes_all:
+            self.state.queues.take(self.address, self.number, 1000, self.transport.clock.monotonic())
+        return arrivals
+
+    return taken
+
+
+def withdraw_in_name(right: Any) -> Any:
+    def withdraw(self: ScriptedReceiver) -> int:
+        return self.demand
+
+    return withdraw
+
+
 FAULTS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "pushes unasked": (replacing(ScriptedReceiver, "push", push_unasked), "nothing_arrives_before_it_is_requested"),
     "one too many": (replacing(ScriptedReceiver, "request", request_one_too_many), "demands_add_up_and_are_never_exceeded"),
@@ -193,6 +212,11 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str]] = {
         replacing(ScriptedReceiver, "settle", settle_as_release),
         "taken_messages_are_gone_whatever_happens",
     ),
+    "all that waits settled": (
+        replacing(ScriptedReceiver, "_taken", settle_all_that_waits),
+        "what_is_all_taken_is_not_lost_by_an_orderly_end",
+    ),
+    "withdrawn in name": (replacing(ScriptedReceiver, "withdraw", withdraw_in_name), "what_is_withdrawn_brings_nothing"),
     "settled twice": (replacing(ScriptedReceiver, "settle", settle_forgetting), "settling_twice_is_settling_once"),
     "release counted": (replacing(Queues, "give_back", count_all), "release_gives_back_with_the_count_unchanged"),
     "unseen counted": (replacing(Queues, "give_back", count_all), "close_of_a_session_counts_what_was_seen_and_nothing_else"),
