@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import jmsclient
-from jmsclient import AcknowledgeMode, Connection, events
+from jmsclient import AcknowledgeMode, Connection, Message, events
 from jmsclient.errors import ConnectionLostError, SendError, TransactionInDoubtError, TransactionRolledBackError
 
 from ..brokers.proxy import Proxy  # noqa: TID252  there is no package to name
@@ -210,6 +210,26 @@ def test_o04_a_connection_that_died_silently(url: str, queue: str, behind: Behin
         assert again.text == "a"
         again.acknowledge()
         healing.join(PATIENCE)
+    assert left(url, queue) == []
+
+
+def test_o04_a_handler_that_takes_longer_than_the_idle_time_out(url: str, queue: str) -> None:
+    """(b): heartbeats go on both ways while it runs; the message is acknowledged once, over the same link."""
+    lost: list[str] = []
+    end = events.subscribe(lambda event: lost.append(event.name) if event.name == "link_lost" else None)
+    done = threading.Event()
+
+    def listener(message: Message) -> None:
+        threading.Event().wait(5.0)  # what takes long is what is tested
+        done.set()
+
+    with jmsclient.connect(f"{url}{'&' if '?' in url else '?'}idle_timeout=2") as connection:
+        connection.create_session().create_producer(queue).send("long")
+        consumer = connection.create_session().create_consumer(queue, listener=listener)
+        assert done.wait(PATIENCE)
+        consumer.close()
+    end()
+    assert lost == []
     assert left(url, queue) == []
 
 

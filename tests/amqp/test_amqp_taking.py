@@ -162,3 +162,21 @@ def test_if_9_the_end_of_a_session_leaves_the_rest_to_others(connection: Connect
     counted = consumer.read_ahead
     assert counted.fetched == counted.delivered + counted.discarded_on_close + counted.released
     assert counted.delivered + counted.discarded_on_close + len(left(connection, queue)) == COUNT
+
+
+def test_s01_at_most_once_loses_a_window_at_most_and_says_how_many(connection: Connection) -> None:
+    """More than the credit arrive without any settlement; what waits at close is gone, and the report has its number."""
+    queue = Queue(f"live.{secrets.token_hex(6)}")
+    with connection.create_session() as session:
+        session.create_producer(queue, persistent=False).send_many(str(number) for number in range(50))
+    consumer = connection.create_session().create_consumer(queue, prefetch=5, at_most_once=True)
+    received = [consumer.receive(PATIENCE) for _ in range(20)]
+    assert [int(str(one.text)) for one in received if one is not None] == list(range(20))
+    report = consumer.close()
+    assert (report.delivered, report.released) == (0, 0)
+    assert report.discarded <= 5
+    lost = 50 - 20 - len(left(connection, queue))
+    if connection.transport.present.product.settles_what_arrives:  # type: ignore[attr-defined]
+        assert lost == report.discarded == 5
+    else:
+        assert report.discarded <= lost <= 2 * 5, "another window was on its way, or prepared for it"
