@@ -1,6 +1,6 @@
 """Document histories: `open_history(url)` gives one by URL; the contract says what each promises."""
 
-from jmsclient.history.contract import Claimed, DocumentHistory, HistoryTransaction, ParkedMessage
+from jmsclient.history.contract import Claimed, DocumentHistory, HistoryTransaction, ParkedMessage, Sent
 from jmsclient.history.entries import Claim, Complete, Decide, Entry, Join, Park, Release, Renew, Reply, State
 from jmsclient.history.opening import open_history
 from jmsclient.history.sql import SqlHistory
@@ -19,6 +19,7 @@ __all__ = [
     "Release",
     "Renew",
     "Reply",
+    "Sent",
     "SqlHistory",
     "State",
     "open_history",
