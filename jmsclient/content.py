@@ -181,6 +181,11 @@ class Texts(Sequence[PlainContent]):
         """How many `take` would give at most."""
         return len(self.bodies) - self._taken
 
+    @property
+    def sequence(self) -> int:
+        """The number of the last."""
+        return self.first + len(self.bodies) - 1
+
     def take(self, most: int) -> list[PlainContent]:
         """Up to `most` of those that were not taken yet, in order and numbered; for whoever had them `untouched`."""
         start = self._taken

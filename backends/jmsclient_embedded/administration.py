@@ -211,7 +211,7 @@ class EmbeddedAdministration(Administration):
         settlement = _checked_outcome(outcome)
 
         def recover() -> int:
-            held = [(holder, entry) for holder in self._broker.granting.holders.values() for entry in holder.held.values()]
+            held = [(holder, entry) for holder in self._broker.granting.holders.values() for entry in holder.entries()]
             found = [pair for pair in held if owner_or_message in (pair[0].name, pair[1].content.message_id)]
             if not found:
                 raise InvalidDestinationError(
@@ -365,7 +365,7 @@ def _selected(entry: Entry, selection: Selector | None) -> bool:
 
 
 def _everything(line: Line) -> list[Entry]:
-    held = [entry for holder in line.queue.holders.values() for entry in holder.held.values()]
+    held = [entry for holder in line.queue.holders.values() for entry in holder.entries()]
     return [*line.queue.unheld(), *held]
 
 

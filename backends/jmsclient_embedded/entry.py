@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jmsclient.message import DEFAULT_PRIORITY, Content, PlainContent
 from jmsclient.selector import Selector
+from jmsclient.transport.contract import Arrival, Receiver
 from jmsclient_embedded.selection import Selection
 from jmsclient_embedded.settings import PRIORITIES
 from jmsclient_embedded.states import TRANSACTION, State
@@ -35,8 +36,12 @@ class Holder:
         self.name = name
         self.transacted = transacted
         self.transaction: Transaction | None = None
-        self.held: dict[int, Entry] = {}
+        self.held: dict[int, Entry | Delivery] = {}
         self.selection = None if selector is None else Selection(selector, number)
+
+    def entries(self) -> list[Entry]:
+        """What it holds, because somebody looks at it: no delivery stands for an entry any more."""
+        return [one if isinstance(one, Entry) else one.tag for one in self.held.values()]
 
 
 class Entry:
@@ -97,6 +102,53 @@ class Entry:
 
     def __repr__(self) -> str:
         return f"<Entry {self.sequence} {self.shown_as} count={self.count}>"
+
+
+class Delivery(Arrival):
+    """The first delivery of a message that nothing distinguishes. It stands for the entry among what its owner holds, until
+    somebody asks for that by `tag`, as nobody does where it is accepted at once. What an arrival does not have is the broker's,
+    under its lock; so is `tag`.
+
+    `entry` is None before that; `owner`, when it was accepted without one."""
+
+    __slots__ = ("entry", "owner")
+    entry: Entry | None
+    owner: Holder | None
+
+    @property
+    def tag(self) -> Entry:
+        if self.entry is None:
+            assert isinstance(self.content, PlainContent)
+            self.entry = entry = Entry(self.content.sequence, self.content)
+            entry.state = State.GONE if self.owner is None else State.RECEIVE
+            if self.owner is not None:
+                entry.owner, entry.delivery = self.owner, self
+                self.owner.held[entry.sequence] = entry
+        return self.entry
+
+
+def deliveries(contents: Iterable[PlainContent], receiver: Receiver, owner: Holder) -> list[Arrival]:
+    """The first ones of these, to `owner`, which holds them from here on. Hot path: plain stores, as in `new_entries`."""
+    made: list[Arrival] = []
+    new, held = Delivery.__new__, owner.held
+    for content in contents:
+        delivery = new(Delivery)
+        delivery.receiver = receiver
+        delivery.content = content
+        delivery.delivery_count = 1
+        delivery.persistent = content.persistent
+        delivery.size = content.size
+        delivery.settled = delivery.count_derived = delivery.handed_over = False
+        delivery.expires_at = delivery.locked_until = delivery.entry = None
+        delivery.owner = owner
+        held[content.sequence] = delivery
+        made.append(delivery)
+    return made
+
+
+def stored(arrival: Arrival) -> bool:
+    """Whether its message has a row in the store."""
+    return type(arrival) is not Delivery and arrival.tag.stored is True
 
 
 _PRIORITIES = frozenset(range(PRIORITIES))

@@ -14,7 +14,7 @@ from threading import get_ident
 from jmsclient.clock import Clock
 from jmsclient.transport.contract import Arrival
 from jmsclient_embedded.aftermath import Aftermath
-from jmsclient_embedded.entry import Entry, Holder
+from jmsclient_embedded.entry import Entry, Holder, deliveries
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Outlet
 from jmsclient_embedded.pauses import Flags
@@ -135,6 +135,11 @@ class Granting:
         """The same for the only one that wants something. Hot path: no turns."""
         queue = line.queue
         while outlet.demand and queue.visible:
+            if outlet.pre_settled is None and (contents := queue.take_bare(outlet.holder, outlet.demand)):
+                outlet.demand -= len(contents)
+                outlet.outbox += deliveries(contents, outlet.receiver, outlet.holder)
+                self._pump(outlet)
+                continue
             granted, expired = queue.take(outlet.holder, outlet.demand, wall)
             if expired:
                 self.expired(line, expired)

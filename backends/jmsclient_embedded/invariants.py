@@ -76,11 +76,12 @@ def check_queue(queue: MessageQueue, holders: Iterable[Holder]) -> None:
 
 
 def _check_owner(holder: Holder) -> list[Entry]:
-    for sequence, entry in holder.held.items():
+    entries = holder.entries()
+    for sequence, entry in zip(holder.held, entries, strict=True):
         assert entry.sequence == sequence, f"J-3 {holder.name}: {entry} is listed as {sequence}"
         assert entry.state is State.RECEIVE, f"J-3 {holder.name}: {entry} is listed and not in receive"
         assert entry.owner is holder, f"J-3 {holder.name}: {entry} names another owner"
-    return list(holder.held.values())
+    return entries
 
 
 def _check_counters(queue: MessageQueue, everything: list[Entry]) -> None:

@@ -8,10 +8,11 @@ units of order in units.py. Source: rules IF-7, IF-8, IF-11, IF-13 to IF-15, IF-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from jmsclient.message import Content, PlainContent, Texts
 from jmsclient.transport.administration import DestinationStatistics, PendingByKind
-from jmsclient_embedded.entry import Entry, Holder
+from jmsclient_embedded.entry import Delivery, Entry, Holder
 from jmsclient_embedded.quota import Quota
 from jmsclient_embedded.ready import Ready
 from jmsclient_embedded.selection import Selection
@@ -23,6 +24,9 @@ from jmsclient_embedded.units import UnitsOfOrder
 
 _PRIORITIES = frozenset(range(PRIORITIES))
 _SEND, _VISIBLE, _RECEIVE, _GONE = State.SEND, State.VISIBLE, State.RECEIVE, State.GONE  # an attribute costs ten times a global
+
+
+_size = attrgetter("size")
 
 
 class MessageQueue:
@@ -298,6 +302,19 @@ class MessageQueue:
             self._watch()
         return granted, expired
 
+    def take_bare(self, holder: Holder, most: int) -> list[PlainContent]:
+        """`take` where the next ones wait bare; none where they do not, or where others than their owner have to know of them.
+        The caller makes deliveries of them, which `holder` holds."""
+        if holder.selection is not None or self.selections or self._thresholds is not None:
+            return []
+        taken = self._ready.take_bare(most)
+        number, size = len(taken), sum(map(_size, taken))
+        self.visible -= number
+        self.pending += number
+        self.bytes_current -= size
+        self.bytes_pending += size
+        return taken
+
     def begin_selection(self, selection: Selection) -> None:
         """A receiver with a selector opened: judge what is visible, and what becomes visible from now on."""
         self.selections += (selection,)
@@ -325,6 +342,20 @@ class MessageQueue:
             self._end(entries, _GONE)
         else:
             self.bytes_removed += size
+
+    def accept_bare(self, owner: Holder, deliveries: Sequence[Delivery]) -> None:
+        """`accept` of what no entry was made of, which `owner` held."""
+        held = owner.held
+        size = 0
+        for delivery in deliveries:
+            del held[delivery.content.sequence]  # type: ignore[attr-defined]  # a bare one's is plain
+            size += delivery.size
+        self.pending -= len(deliveries)
+        self.bytes_pending -= size
+        self.acknowledged += len(deliveries)
+        self.bytes_removed += size
+        if self.quota is not None:
+            self.quota.freed()
 
     def give_back(
         self,

@@ -3,8 +3,7 @@
 Pure. Must not know of owners. Ten priorities, each a deque of new messages in order of their sequence number and, beside it, a
 heap of those that came back. The next message is the smaller head of the two, so that what comes back takes its original place
 without a search (T13, T14). A new message that nothing distinguishes waits as its bare content: it becomes an entry when it is
-taken, or when somebody looks at it. Texts that came together wait together, behind everything else, and become contents when they
-are taken, or when anything else comes behind them.
+taken, or when somebody looks at it. Texts that came together wait together, and become contents when they are taken.
 """
 
 from __future__ import annotations
@@ -24,23 +23,20 @@ from jmsclient_embedded.states import State
 class Ready:
     """What can be taken."""
 
-    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned", "_texts")
+    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned")
 
     def __init__(self) -> None:
         self._mask = 0  # a bit for each priority that has something
         self._plain = True  # none of what is here expires or is barred to anybody
-        self._bare = False  # some of `_new` are contents
-        self._new: tuple[deque[Entry | PlainContent], ...] = tuple(deque() for _ in range(PRIORITIES))
+        self._bare = False  # some of `_new` are contents, or texts
+        self._new: tuple[deque[Entry | PlainContent | Texts], ...] = tuple(deque() for _ in range(PRIORITIES))
         self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
-        self._texts: deque[Texts] = deque()  # all of one priority, and the last of it
 
     def __bool__(self) -> bool:
         return bool(self._mask)
 
     def put(self, entry: Entry) -> None:
         """At its place."""
-        if self._texts:
-            self._make_texts()
         level = entry.priority
         new = self._new[level]
         if not new or new[-1].sequence < entry.sequence:
@@ -53,8 +49,6 @@ class Ready:
 
     def put_new(self, entries: Iterable[Entry]) -> None:
         """At their places, one after the other: some that do not expire, that nobody has had."""
-        if self._texts:
-            self._make_texts()
         new, mask = self._new, self._mask
         for entry in entries:
             level = entry.priority
@@ -68,8 +62,6 @@ class Ready:
 
     def put_last(self, contents: Iterable[PlainContent]) -> None:
         """Visible messages that do not expire, whose sequence numbers are higher than all that are here, in order."""
-        if self._texts:
-            self._make_texts()
         new, mask = self._new, self._mask
         for content in contents:
             level = content.priority
@@ -80,26 +72,21 @@ class Ready:
 
     def put_texts(self, texts: Texts) -> None:
         """The same for texts that came together."""
-        if self._texts and self._texts[0].priority != texts.priority:
-            self._make_texts()
-        self._texts.append(texts)
+        self._new[texts.priority].append(texts)
         self._mask |= 1 << texts.priority
-
-    def _make_texts(self) -> None:
-        """They are contents from here on."""
-        for texts in self._texts:
-            self._new[texts.priority].extend(texts.take(texts.left))
-        self._texts.clear()
         self._bare = True
 
     def _entries(self) -> tuple[deque[Entry], ...]:
-        """The new ones, because somebody looks at them: no content waits bare any more."""
-        if self._texts:
-            self._make_texts()
+        """The new ones, because somebody looks at them: none waits bare any more."""
         if self._bare:
             self._bare = False
             for new in self._new:
-                entries = [_entry(one) if isinstance(one, PlainContent) else one for one in new]
+                entries: list[Entry] = []
+                for one in new:
+                    if isinstance(one, Texts):
+                        entries += map(_entry, one.take(one.left))
+                    else:
+                        entries.append(_entry(one) if isinstance(one, PlainContent) else one)
                 new.clear()
                 new.extend(entries)
         return cast(tuple[deque[Entry], ...], self._new)
@@ -107,24 +94,24 @@ class Ready:
     def take(self, most: int, number: int, wall: float) -> tuple[Sequence[Entry | PlainContent], list[Entry]]:
         """Up to `most` for the receiver with this number, and those that were found expired on the way.
 
-        Hot path: one loop; and none where all that is here is new, of one priority, and free for everybody.
+        Hot path: one loop, and a short one where all that is here is new, of one priority, and free for everybody.
         """
         if self._plain and self._mask:
             level = self._mask.bit_length() - 1
             new = self._new[level]
             if self._mask == 1 << level and not self._returned[level]:
-                pop = new.popleft
-                granted = [pop() for _ in range(min(len(new), most))]
-                while self._texts and len(granted) < most:
-                    first = self._texts[0]
-                    granted += first.take(most - len(granted))
-                    if not first.left:
-                        self._texts.popleft()
-                if not new and not self._texts:
+                granted: list[Entry | PlainContent] = []
+                while new and len(granted) < most:
+                    first = new.popleft()
+                    if type(first) is Texts:
+                        granted += first.take(most - len(granted))
+                        if first.left:
+                            new.appendleft(first)
+                    else:
+                        granted.append(first)  # type: ignore[arg-type]  # no texts
+                if not new:
                     self._mask = 0
                 return granted, []
-        if self._texts:
-            self._make_texts()
         granted = []
         expired: list[Entry] = []
         barred: list[Entry] = []
@@ -132,9 +119,14 @@ class Ready:
             level = self._mask.bit_length() - 1
             new, returned = self._new[level], self._returned[level]
             while len(granted) < most:
-                if returned and (not new or returned[0][0] < new[0].sequence):
-                    entry: Entry | PlainContent = heappop(returned)[1]
-                elif new:
+                head = new[0] if new else None
+                if type(head) is Texts:
+                    new.popleft()
+                    new.extendleft(reversed(head.take(head.left)))
+                    head = new[0]
+                if returned and (head is None or returned[0][0] < head.sequence):
+                    entry: Entry | PlainContent | Texts = heappop(returned)[1]
+                elif head is not None:
                     entry = new.popleft()
                 else:
                     break
@@ -156,15 +148,37 @@ class Ready:
             self.put(entry)
         return granted, expired
 
+    def take_bare(self, most: int) -> list[PlainContent]:
+        """`take`, as long as what comes next waits bare and is free for everybody; nothing where it does not."""
+        mask = self._mask
+        level = mask.bit_length() - 1
+        if not mask or not self._plain or mask != 1 << level or self._returned[level]:
+            return []
+        new = self._new[level]
+        granted: list[PlainContent] = []
+        while new and len(granted) < most:
+            first = new[0]
+            if type(first) is Texts:
+                granted += first.take(most - len(granted))
+                if first.left:
+                    break
+            elif type(first) is PlainContent:
+                granted.append(first)
+            else:
+                break
+            new.popleft()
+        if not new:
+            self._mask = 0
+        return granted
+
     def remove(self, entries: Collection[Entry]) -> None:
         """Take these out of the middle."""
-        if self._texts:
-            self._make_texts()
+        everything = self._entries()
         levels: dict[int, set[int]] = {}
         for entry in entries:
             levels.setdefault(entry.priority, set()).add(entry.sequence)
         for level, sequences in levels.items():
-            new, returned = self._new[level], self._returned[level]
+            new, returned = everything[level], self._returned[level]
             if len(sequences) * 8 < len(new):
                 cut(new, returned, sequences)
             else:  # one walk instead of many searches
@@ -194,9 +208,7 @@ class Ready:
 
     def new_in_order(self) -> Iterator[list[int]]:
         """The sequence numbers of new messages, priority by priority, as they wait (for the checker)."""
-        if self._texts:
-            self._make_texts()
-        for new in self._new:
+        for new in self._entries():
             yield [entry.sequence for entry in new]
 
 

@@ -14,7 +14,7 @@ from jmsclient.selector import compile_selector
 from jmsclient.transport.contract import ACCEPT, Arrival, Outcome, Receiver, ReceiverSpec, Sink
 from jmsclient_embedded.catalogue import TEMPORARY
 from jmsclient_embedded.default_outcome import default_outcome
-from jmsclient_embedded.entry import Entry
+from jmsclient_embedded.entry import Delivery, Entry, stored
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Outlet
 from jmsclient_embedded.steps import Answer
@@ -82,7 +82,12 @@ class EmbeddedReceiver(Receiver):
 
     def accept(self, arrival: Arrival) -> None:
         """Hot path: an append, where nothing is written and nobody waits for what it sets free; the next step carries it out."""
-        if not self._gathers or not self.outlet.line.lax or arrival.settled or arrival.tag.stored:
+        if (
+            not self._gathers
+            or not self.outlet.line.lax
+            or arrival.settled
+            or (type(arrival) is not Delivery and arrival.tag.stored)
+        ):
             self.settle((arrival,), ACCEPT)
             return
         self._gathered.append(arrival)  # handed over before it is marked, as in `settle`
@@ -105,19 +110,19 @@ class EmbeddedReceiver(Receiver):
     def _may_gather(self, arrivals: Sequence[Arrival]) -> bool:
         if not self._gathers or not self.outlet.line.lax:
             return False
-        return self._broker.store is None or not any(arrival.tag.stored for arrival in arrivals)
+        return self._broker.store is None or not any(map(stored, arrivals))
 
     def handing_over(self, arrivals: Sequence[Arrival]) -> None:
         journal = self._journal
         if journal is None:
             return
         if len(arrivals) == 1:  # a receive: once a message, so without lists
-            entry: Entry = arrivals[0].tag
-            if entry.stored and not arrivals[0].settled:
+            if stored(arrivals[0]) and not arrivals[0].settled:
+                entry: Entry = arrivals[0].tag
                 entry.marked = True
                 journal.mark_one(entry.sequence, entry.count + 1)
             return
-        entries: list[Entry] = [arrival.tag for arrival in arrivals if not arrival.settled and arrival.tag.stored]
+        entries: list[Entry] = [arrival.tag for arrival in arrivals if not arrival.settled and stored(arrival)]
         if entries:
             for entry in entries:
                 entry.marked = True

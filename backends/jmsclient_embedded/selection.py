@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from jmsclient.message import PlainContent
 from jmsclient.selector import Selector
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def _place(entry: Entry) -> tuple[int, int]:
     return (-entry.priority, entry.sequence)
 
 
-def cut(ready: deque[Entry | PlainContent], returned: list[tuple[int, Entry]], sequences: set[int]) -> None:
+def cut(ready: deque[Entry], returned: list[tuple[int, Entry]], sequences: set[int]) -> None:
     """Take messages out of the middle of a queue's one priority: `ready` in order, `returned` a heap. Empties `sequences`.
 
     What stands at the head costs no search. A search in `ready` is a bisection.
@@ -94,7 +93,7 @@ def cut(ready: deque[Entry | PlainContent], returned: list[tuple[int, Entry]], s
         sequences.clear()
 
 
-def _index(ready: deque[Entry | PlainContent], sequence: int) -> int | None:
+def _index(ready: deque[Entry], sequence: int) -> int | None:
     low, high = 0, len(ready)
     while low < high:
         middle = (low + high) // 2

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from jmsclient.clock import Clock
 from jmsclient.transport.contract import RELEASE, RETRY, Arrival, Outcome, Verb
 from jmsclient_embedded.aftermath import Aftermath
-from jmsclient_embedded.entry import Entry, Holder
+from jmsclient_embedded.entry import Delivery, Entry, Holder
 from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Outlet
@@ -44,23 +44,28 @@ class Settling:
 
         Hot path: AUTO pays an append once a message, not a step.
         """
-        gathered, last = self.gathered, None
+        gathered = self.gathered
+        bare: list[Delivery] = []
         live: list[Entry] = []
+        last: Holder | None = None
         for _ in range(len(gathered)):
             arrival = gathered.popleft()
-            entry: Entry = arrival.tag
-            if entry.delivery is not arrival:
+            delivery = arrival if type(arrival) is Delivery and arrival.entry is None else None
+            owner = delivery.owner if delivery is not None else _owner(arrival)
+            if owner is None:
                 self._tell_stale(arrival.receiver.outlet, 1)  # type: ignore[attr-defined]  # an embedded receiver
                 continue
-            if entry.owner is not last:
-                if last is not None:
-                    last.queue.accept(live)
-                    live = []
-                last = entry.owner  # it has one while it is delivered
-            entry.delivery = None  # an exception of a signal handler may have had it handed over twice
-            live.append(entry)
-        if last is not None:
-            last.queue.accept(live)
+            if owner is not last:
+                _accept(last, bare, live)
+                last = owner
+            # An exception of a signal handler may have had it handed over twice: then it is nobody's the second time.
+            if delivery is not None:
+                delivery.owner = None
+                bare.append(delivery)
+            else:
+                arrival.tag.delivery = None
+                live.append(arrival.tag)
+        _accept(last, bare, live)
 
     def settle(self, outlet: Outlet, arrivals: Sequence[Arrival], outcome: Outcome) -> None:
         """One outcome for these; what is not this delivery any more is skipped, and counted as stale."""
@@ -131,7 +136,7 @@ class Settling:
         """Their owners are gone: handed over ones are counted (T14), others not (T13); never a delay (IF-14)."""
         parts: list[tuple[Line, list[Entry], Outcome]] = []
         for holder in holders:
-            held = list(holder.held.values())
+            held = holder.entries()
             line = self._granting.lines.get(holder.queue.name)
             if line is not None:
                 parts.append((line, [entry for entry in held if entry.delivery.handed_over], RETRY))
@@ -174,3 +179,19 @@ class Settling:
         name = outlet.line.queue.name
         text = f"{number} settlements on queue {name!r} came too late and did nothing"
         self._aftermath.tell("stale_settlement", text, queue=name, count=number)
+
+
+def _owner(arrival: Arrival) -> Holder | None:
+    """Whoever holds it by this very delivery."""
+    entry: Entry = arrival.tag
+    return entry.owner if entry.delivery is arrival else None
+
+
+def _accept(owner: Holder | None, bare: list[Delivery], live: list[Entry]) -> None:
+    """These, which leave the lists."""
+    if owner is not None and bare:
+        owner.queue.accept_bare(owner, bare)
+        bare.clear()
+    if owner is not None and live:
+        owner.queue.accept(live)
+        live.clear()

@@ -1,8 +1,8 @@
-"""Plain messages wait as bare contents (`MessageQueue.put`), texts that came together as one (`MessageQueue.put_texts`): nobody can
-tell them from those that were entries from the start.
+"""Plain messages wait as bare contents (`MessageQueue.put`), texts that came together as one (`MessageQueue.put_texts`), and both
+are held as deliveries (`MessageQueue.take_bare`): nobody can tell them from those that were entries from the start.
 
-Three queues are driven alike, through `put_texts`, `put` and `add`, and only what comes out is compared: the checker walks over
-everything, and whoever looks at a message makes an entry of it.
+Four queues are driven alike, and only what comes out is compared: the checker walks over everything, and whoever looks at a message
+makes an entry of it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jmsclient.message import MessageKind, PlainContent, Texts
-from jmsclient_embedded.entry import Entry, Holder
+from jmsclient.selector import compile_selector
+from jmsclient.transport.contract import Receiver
+from jmsclient_embedded.entry import Delivery, Entry, Holder, deliveries
 from jmsclient_embedded.invariants import check_queue
 from jmsclient_embedded.queue import MessageQueue
+from jmsclient_embedded.selection import Selection
 from jmsclient_embedded.settings import QueueSettings
+from jmsclient_embedded.states import State
 
 NOW, WALL = 50.0, 1000.0
+RECEIVER: Receiver = None  # type: ignore[assignment]  # nobody asks it for anything
 
 
 def texts(*bodies: str, **headers: Any) -> Texts:
@@ -47,7 +52,7 @@ class Side:
         return first
 
     def send(self, priority: int, number: int, expires: bool) -> None:
-        if self._how == "texts" and not expires:
+        if self._how in ("texts", "deliveries") and not expires:
             assert self.queue.put_texts(texts(*("x" * one for one in range(number)), priority=priority), self._reserve)
             return
         contents = [content("x" * one, priority=priority, expiration=WALL - 1 if expires else None) for one in range(number)]
@@ -55,17 +60,30 @@ class Side:
         self.queue.add([Entry(next(self._sequence), one) for one in contents[entered:]], WALL)
 
     def take(self, owner: int, most: int) -> tuple[list[int], list[int]]:
-        granted, expired = self.queue.take(self.owners[owner], most, WALL)
-        return [one.sequence for one in granted], [one.sequence for one in expired]
+        holder = self.owners[owner]
+        contents = self.queue.take_bare(holder, most) if self._how == "deliveries" else []
+        bare = [one.content.header("sequence") for one in deliveries(contents, RECEIVER, holder)]
+        granted, expired = self.queue.take(holder, most - len(bare), WALL) if most > len(bare) else ([], [])
+        return [*bare, *(one.sequence for one in granted)], [one.sequence for one in expired]
 
     def held(self) -> list[int]:
         return sorted(sequence for owner in self.owners for sequence in owner.held)
 
     def _entry(self, sequence: int) -> Entry:
+        one = self._held(sequence)
+        return one if isinstance(one, Entry) else one.tag
+
+    def _held(self, sequence: int) -> Entry | Delivery:
         return next(owner.held[sequence] for owner in self.owners if sequence in owner.held)
 
     def accept(self, sequence: int) -> None:
-        self.queue.accept([self._entry(sequence)])
+        one = self._held(sequence)
+        if isinstance(one, Delivery):
+            owner, one.owner = one.owner, None
+            assert owner is not None
+            self.queue.accept_bare(owner, [one])
+        else:
+            self.queue.accept([one])
 
     def give_back(self, sequence: int, barred: bool) -> None:
         self.queue.give_back([self._entry(sequence)], counted=True, now=NOW, barred=barred)
@@ -83,8 +101,8 @@ class Side:
 
 @settings(max_examples=300)
 @given(st.data())
-def test_j_4_texts_bare_contents_and_entries_are_taken_alike(data: st.DataObject) -> None:
-    sides = [Side("texts"), Side("bare"), Side("entries")]
+def test_j_4_however_they_came_and_are_held_nobody_can_tell(data: st.DataObject) -> None:
+    sides = [Side("texts"), Side("bare"), Side("entries"), Side("deliveries")]
     for _ in range(data.draw(st.integers(1, 25))):
         held = sides[0].held()
         steps = ["send", "send", "take", "take"] + ["accept", "give_back"] * bool(held) + ["browse"]
@@ -102,11 +120,13 @@ def test_j_4_texts_bare_contents_and_entries_are_taken_alike(data: st.DataObject
             if what == "give_back":
                 arguments += (data.draw(st.booleans()),)
         outcomes = [getattr(side, what)(*arguments) for side in sides]
-        assert outcomes[0] == outcomes[1] == outcomes[2]
-        assert sides[0].queue.statistics() == sides[1].queue.statistics() == sides[2].queue.statistics()
+        assert outcomes == outcomes[:1] * 4
+        statistics = [side.queue.statistics() for side in sides]
+        assert statistics == statistics[:1] * 4
     for side in sides:
         check_queue(side.queue, side.owners)
-    assert sides[0].browse() == sides[1].browse() == sides[2].browse()
+    left = [side.browse() for side in sides]
+    assert left == left[:1] * 4
 
 
 @pytest.mark.parametrize(
@@ -172,3 +192,44 @@ def test_t7_a_taken_text_is_what_was_sent() -> None:
     headers = {name: last.content.header(name) for name in ("destination", "persistent", "priority", "timestamp", "expiration")}
     assert headers == {"destination": "queue:///q", "persistent": True, "priority": 7, "timestamp": 5.0, "expiration": None}
     assert queue.statistics().bytes_received == 4
+
+
+def test_a_delivery_has_an_entry_when_somebody_asks_and_stands_for_it_before() -> None:
+    queue = MessageQueue("q", QueueSettings())
+    owner = Holder(queue, 1, "consumer-1")
+    queue.holders[1] = owner
+    assert queue.put_texts(texts("a", "b", "c"), lambda count: 1)
+    first, second = deliveries(queue.take_bare(owner, 2), RECEIVER, owner)
+    assert isinstance(first, Delivery)
+    assert isinstance(second, Delivery)
+    assert (first.delivery_count, first.settled, first.handed_over, first.size, first.content.body()) == (1, False, False, 1, "a")
+    assert list(owner.held.values()) == [first, second]
+    entry = first.tag
+    assert first.tag is entry
+    assert (entry.sequence, entry.state, entry.owner, entry.delivery, entry.count) == (1, State.RECEIVE, owner, first, 0)
+    assert list(owner.held.values()) == [entry, second]
+    second.owner = None
+    queue.accept_bare(owner, [second])
+    assert (second.tag.state, second.tag.owner, second.tag.delivery) == (State.GONE, None, None)
+    check_queue(queue, [owner])
+
+
+@pytest.mark.parametrize("how", ["selection", "returned", "expires"])
+def test_what_others_have_to_know_of_is_not_taken_bare(how: str) -> None:
+    queue = MessageQueue("q", QueueSettings())
+    owner = Holder(queue, 1, "consumer-1")
+    queue.holders[1] = owner
+    if how == "selection":
+        assert queue.put_texts(texts("a"), lambda count: 1)
+        selector = compile_selector("JMSPriority = 4")
+        assert selector is not None
+        queue.begin_selection(Selection(selector, 2))
+    elif how == "returned":
+        assert queue.put_texts(texts("a", "b"), lambda count: 1)
+        granted, _ = queue.take(owner, 1, WALL)
+        queue.give_back(granted, counted=True, now=NOW)
+    else:
+        queue.add([Entry(1, content(expiration=WALL + 5))], WALL)
+        assert queue.put_texts(texts("a"), lambda count: 2)
+    assert queue.take_bare(owner, 5) == []
+    assert queue.visible == len(list(queue.browse()))

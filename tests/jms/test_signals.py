@@ -112,6 +112,7 @@ class Supply:
             self.sent.update(zip(texts, self._producer.send_many(texts), strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # see `one_strike`
 @pytest.mark.parametrize(("mode", "work", "prefetch"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, prefetch: int) -> None:
     """Every message was seen, is still on the queue, or (acknowledged in AUTO, struck before the return, then its consumer
