@@ -59,6 +59,8 @@ class Declaration:
     transacted: bool = False
     join: JoinSpec | None = None
     options: TriggerOptions = field(default_factory=TriggerOptions)
+    one_of: int = 1
+    """It is what one lane is to be, of so many that handle messages of one destination at once."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -163,4 +165,4 @@ class Declaration:
     @property
     def serial(self) -> bool:
         """One message at a time, in order (TR-62)."""
-        return self.concurrency == 1 and self.micro_batch == 1
+        return self.concurrency == self.micro_batch == self.one_of == 1

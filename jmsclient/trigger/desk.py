@@ -8,6 +8,7 @@ TR-39, TR-45, TR-66.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -29,6 +30,38 @@ QUIET = logging.DEBUG
 """The level of what happens to every message: for a journal, not for a log."""
 
 
+class Awaited:
+    """The ids that copies are held of, and who is to be told when a delivery with one of them has left. Thread-safe: the lanes of a
+    trigger share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the dictionary; held for that only
+        self._told: dict[Key, list[Callable[[Key], None]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._told)
+
+    def add(self, key: Key, told: Callable[[Key], None]) -> None:
+        with self._lock:
+            self._told.setdefault(key, []).append(told)
+
+    def remove(self, key: Key, told: Callable[[Key], None]) -> None:
+        """One of those that were added, if it was not told."""
+        with self._lock:
+            waiting = self._told.get(key, [])
+            if told in waiting:
+                waiting.remove(told)
+            if not waiting:
+                self._told.pop(key, None)
+
+    def has_left(self, key: Key) -> None:
+        """Tell whoever waits for it."""
+        with self._lock:
+            waiting = self._told.pop(key, ())
+        for told in waiting:
+            told(key)
+
+
 class Desk:
     """What the rooms of one trigger share: its declaration, clock, intake, ledger, counters and running work."""
 
@@ -42,10 +75,8 @@ class Desk:
         self.ledger = Ledger(declaration.history, clock) if declaration.history is not None else None
         self.asking = Asking(declaration, worker)
         self.running: dict[int, Work] = {}
-        self.awaited: set[Key] = set()
-        """What copies are held of (TR-67)."""
-        self.left: set[Key] = set()
-        """Of those, what has left since somebody looked."""
+        self.awaited = Awaited()
+        """What copies are held of, by this and by the trigger's other lanes (TR-67)."""
         self.stopping = False
         """No new message is run any more."""
         self.detached = False
@@ -115,9 +146,7 @@ class Desk:
 
     def _has_left(self, work: Work) -> None:
         """Copies that are held of it need not wait any longer."""
-        key = (work.id, work.source)
-        if key in self.awaited:
-            self.left.add(key)
+        self.awaited.has_left((work.id, work.source))
 
     def settle(self) -> None:
         """All accepts of this turn in one call; the rest one by one."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import heapq
 import logging
 import math
+from collections import deque
+from collections.abc import Callable
 from itertools import count
 
 from jmsclient.events import emit
@@ -19,16 +21,19 @@ from jmsclient.trigger.work import Work
 class Held:
     """At most half the window; beyond that a delivery is released and demand withheld until one is due.
 
-    One whose first delivery runs in this pipeline is due as soon as that has ended. `hold_limit` in seconds is the provider's: at
+    One whose first delivery runs in this trigger is due as soon as that has ended. `hold_limit` in seconds is the provider's: at
     half of it, counted from when it came, a delivery is released (RA-15)."""
 
     def __init__(self, desk: Desk, hold_limit: float | None = None) -> None:
         self._desk = desk
+        self.ring: Callable[[], None] = lambda: None
+        """Wakes the pipeline."""
         self._most = max(1, desk.declaration.window // 2)
         self._hold = math.inf if hold_limit is None else hold_limit / 2
         self._withholds = False  # demand: for too many are held
         self._order = count()
         self._heap: list[tuple[float, int, Arrival, Key]] = []
+        self._left: deque[Key] = deque()  # of whose first deliveries have ended; any thread adds
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -52,24 +57,22 @@ class Held:
             )
         key = (work.id, work.source)
         heapq.heappush(self._heap, (desk.clock.monotonic() + delay, next(self._order), arrival, key))
-        desk.awaited.add(key)
+        desk.awaited.add(key, self._has_left)
 
     def take(self, now: float, limit: int) -> list[Arrival]:
         """Up to `limit` whose delay is over."""
-        if self._desk.left:
+        if self._left:
             self._advance(now)
         arrivals: list[Arrival] = []
         while self._heap and self._heap[0][0] <= now and len(arrivals) < limit:
-            arrivals.append(heapq.heappop(self._heap)[2])
-        if arrivals:
-            self._await()
+            _, _, arrival, key = heapq.heappop(self._heap)
+            self._desk.awaited.remove(key, self._has_left)
+            arrivals.append(arrival)
         return arrivals
 
     def take_all(self) -> list[Arrival]:
         """Stop holding."""
-        heap, self._heap = self._heap, []
-        self._await()
-        return [arrival for _, _, arrival, _ in heap]
+        return self._taken(lambda _: True)
 
     def watch(self, now: float, *, withheld: bool, may_ask: bool) -> None:
         """Release what may not be held any longer; all of it, where the trigger takes nothing for now (`withheld`). Demand again,
@@ -79,7 +82,7 @@ class Held:
                 self._desk.leave(arrival, RELEASE)
         elif self._heap and self._hold < math.inf and self._first_release() <= now:
             self._release(now)
-        if self._withholds and may_ask and (not self._heap or self._desk.left or self._heap[0][0] <= now):
+        if self._withholds and may_ask and (not self._heap or self._left or self._heap[0][0] <= now):
             self._withholds = False
             self._desk.intake.start()
 
@@ -89,18 +92,28 @@ class Held:
             return []
         due = [] if self._hold == math.inf else [self._first_release()]
         if able:
-            due.append(0.0 if self._desk.left else self._heap[0][0])
+            due.append(0.0 if self._left else self._heap[0][0])
         return due
 
+    def _has_left(self, key: Key) -> None:
+        """On whatever lane's thread."""
+        self._left.append(key)
+        self.ring()
+
     def _advance(self, now: float) -> None:
-        """Work of the same id has left this pipeline: its copies need not wait."""
-        desk = self._desk
-        left, desk.left = desk.left, set()
+        """Work of the same id has left the trigger: its copies need not wait."""
+        left = {self._left.popleft() for _ in range(len(self._left))}
         self._heap = [(now if key in left else due, order, arrival, key) for due, order, arrival, key in self._heap]
         heapq.heapify(self._heap)
 
-    def _await(self) -> None:
-        self._desk.awaited = {key for _, _, _, key in self._heap}
+    def _taken(self, which: Callable[[Arrival], bool]) -> list[Arrival]:
+        """Out of it, in the order in which they are due."""
+        gone = sorted((one for one in self._heap if which(one[2])), key=lambda one: one[:2])
+        self._heap = [one for one in self._heap if not which(one[2])]
+        heapq.heapify(self._heap)
+        for _, _, _, key in gone:
+            self._desk.awaited.remove(key, self._has_left)
+        return [arrival for _, _, arrival, _ in gone]
 
     def _first_release(self) -> float:
         return min(self._release_at(arrival) for _, _, arrival, _ in self._heap)
@@ -110,10 +123,7 @@ class Held:
 
     def _release(self, now: float) -> None:
         desk, name = self._desk, self._desk.declaration.name
-        over = [arrival for _, _, arrival, _ in self._heap if self._release_at(arrival) <= now]
-        self._heap = [one for one in self._heap if self._release_at(one[2]) > now]
-        heapq.heapify(self._heap)
-        self._await()
+        over = self._taken(lambda arrival: self._release_at(arrival) <= now)
         for arrival in over:
             desk.leave(arrival, RELEASE, head=True)
         text = f"trigger {name!r}: {len(over)} messages in progress were held for half of what the provider allows: given back"

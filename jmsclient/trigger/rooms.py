@@ -87,6 +87,8 @@ class Rooms(ABC):
         self._leases = Leases(self._desk)
         self._suspension = Suspension(self._desk, states)
         self._desk.around_head = self._suspension.around
+        self._desk.awaited = self._suspension.states.awaited
+        self._held.ring = self._ring
         recovered = on_recovered or (lambda: self.resume("monitor"))
         self._monitor = Monitor(self._desk, self._suspension, bell, recovered=recovered, asks=carries_out)
         self._deciding = Deciding(

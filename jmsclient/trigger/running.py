@@ -265,5 +265,5 @@ def lanes_of(declaration: Declaration) -> list[Declaration]:
     join = declaration.join
     destinations = [declaration.destination] if join is None else list(join.destinations)
     handlers = declaration.concurrency if declaration.transacted else 1
-    one = replace(declaration, concurrency=1) if declaration.transacted else declaration
+    one = replace(declaration, concurrency=1, one_of=handlers) if declaration.transacted else declaration
     return [replace(one, destination=destination) for destination in destinations for _ in range(handlers)]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from jmsclient.errors import JmsClientError
 from jmsclient.events import emit
-from jmsclient.trigger.desk import Desk
+from jmsclient.trigger.desk import Awaited, Desk
 
 DRAIN_TIMEOUT = 2.0
 APPLICATION = "application"
@@ -46,11 +46,13 @@ class Reasons:
 
 
 class States:
-    """What holds for a trigger, in whatever lane: why it is suspended, and whether its history does not answer."""
+    """What holds for a trigger, in whatever lane: why it is suspended, whether its history does not answer, and of which messages
+    copies wait."""
 
     def __init__(self) -> None:
         self.suspended = Reasons()
         self.outages = Reasons()
+        self.awaited = Awaited()
 
 
 class Suspension:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jmsclient import TransientError, TriggerOptions, Worker
+from jmsclient import Message, TransientError, TriggerOptions, Worker
 from jmsclient.events import Event
 from jmsclient.history import open_history
 from jmsclient.history.entries import Claim
@@ -130,3 +130,50 @@ def test_tr59_it_is_suspended_when_a_lane_other_than_the_first_is(
         trigger.enable()
         assert (trigger.state, trigger.running) == ("enabled", True)
     assert [one.name for one in events].count("suspended") == 1
+
+
+def test_tr67_in_a_concurrent_transacted_trigger_a_held_copy_delays_no_other_message(
+    backend: ScriptedBackend, until: Until, by_hand: ByHand
+) -> None:
+    """Nor does one that waits for its retry (TR-57): each lane has one handler, but the trigger is not serial."""
+    history = open_history("memory:")
+    history.claim(Q, "held", source="uuid", lease=1000.0)
+    ran: list[str] = []
+    worker = by_hand(Worker(backend.url, history=history))
+
+    @worker.trigger(Q, transacted=True, concurrency=LANES, max_retries=1, retry_interval=600.0)
+    def book(body: str) -> None:
+        if body == "fails":
+            raise TransientError("busy")
+        ran.append(body)
+
+    names = ["held", "fails", *map(str, range(20))]
+    with worker:
+        trigger = worker.triggers[Q]
+        backend.deliver(Q, [Message(name, properties={"uuid": name}) for name in names])
+        until(lambda: len(ran) == 20)  # though no time passes
+        assert (trigger.counters["in_progress"], trigger.counters["retrying"]) == (1, 1)
+        assert len(backend.unsettled(Q)) == 2
+    history.close()
+
+
+def test_tr67_a_copy_in_another_lane_is_decided_when_its_original_has_ended(
+    backend: ScriptedBackend, until: Until, by_hand: ByHand
+) -> None:
+    go_on = threading.Event()
+    ran: list[str] = []
+    worker = by_hand(Worker(backend.url, history="memory:"))
+
+    @worker.trigger(Q, transacted=True, concurrency=LANES, prefetch=1)
+    def book(body: str) -> None:
+        ran.append(body)
+        assert go_on.wait(20)
+
+    with worker:
+        trigger = worker.triggers[Q]
+        backend.deliver(Q, [Message("first", properties={"uuid": "1"}) for _ in range(LANES)])
+        until(lambda: trigger.counters["in_progress"] == LANES - 1)
+        go_on.set()
+        until(lambda: trigger.counters["duplicate"] == LANES - 1)  # though no time passes
+        until(lambda: not backend.unsettled(Q))
+    assert ran == ["first"]
