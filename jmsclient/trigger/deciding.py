@@ -50,7 +50,7 @@ class Deciding:
         start: Callable[[Work], None],
         suspend: Callable[[str], None],
         send_copy: SendCopy,
-        capabilities: Capabilities,
+        capabilities: Callable[[], Capabilities],
         provider_error_destination: Destination | None,
         set_completed: Callable[[], None],
     ) -> None:
@@ -60,15 +60,15 @@ class Deciding:
         self._held = held
         self._leases = leases
         self._start = start
-        self._delayed_release = capabilities.delayed_release
+        self._delays: Callable[[], bool] = lambda: capabilities().delayed_release
         self._warned_no_id = False
         self.outage = Outage(desk, suspension, decided=self.decided)
-        self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on, delays=capabilities.delayed_release)
+        self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on, delays=self._delays)
         self.failing = Failing(
             desk,
             send_copy=send_copy,
             error_destination=desk.declaration.error_destination or provider_error_destination,
-            rejects=capabilities.reject == "dead_letter",
+            rejects=lambda: capabilities().reject == "dead_letter",
             park=self._in_doubt.park,
         )
         self.resolving = Resolving(
@@ -287,7 +287,7 @@ class Deciding:
         delay = min(until, self._declaration.options.in_progress_delay)
         self._desk.tell("in_progress", work, QUIET, f"runs elsewhere: decided again in {delay:.3g} s", delay=delay)
         self._desk.drop(work)
-        if self._delayed_release and not self._declaration.serial:
+        if self._delays() and not self._declaration.serial:
             self._desk.leave(work.arrival, replace(RELEASE, delay=delay))
             return
         self._held.add(work, delay)

@@ -29,7 +29,7 @@ SendCopy = Callable[[Destination, Message, dict[str, Any]], None]
 
 class Failing:
     """`send_copy` sends a copy to an error destination; `error_destination` is the trigger's or the provider's (None: neither
-    is known); `rejects` says that the provider dead-letters by itself when told to; `park` is the last resort."""
+    is known); `rejects` says whether the provider dead-letters by itself when told to; `park` is the last resort."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Failing:
         *,
         send_copy: SendCopy,
         error_destination: Destination | None,
-        rejects: bool,
+        rejects: Callable[[], bool],
         park: Callable[[Work, str], None],
     ) -> None:
         self._desk = desk
@@ -111,7 +111,7 @@ class Failing:
                 State.FAILED,
                 lambda: self.copy(work, reason, error, then=lambda: desk.complete(work, "failed")),
             )
-        elif self._rejects and work.parked is None:  # the provider has no copy to reject
+        elif self._rejects() and work.parked is None:  # the provider has no copy to reject
             desk.release(work, State.FAILED, lambda: self._reject(work, reason, error))
         else:
             self._park(work, "failed")

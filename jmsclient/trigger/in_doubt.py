@@ -25,10 +25,10 @@ REDELIVERY_DELAY = 1.0
 
 class InDoubtMessages:
     """`run` is what policy `run` does; `moved_on` decides again where the entry changed between decision and parking; `delays`:
-    the provider can delay what goes back."""
+    whether the provider can delay what goes back."""
 
     def __init__(
-        self, desk: Desk, *, run: Callable[[Work], None], moved_on: Callable[[Work, Reply], None], delays: bool = False
+        self, desk: Desk, *, run: Callable[[Work], None], moved_on: Callable[[Work, Reply], None], delays: Callable[[], bool]
     ) -> None:
         self._desk = desk
         self._delays = delays
@@ -59,7 +59,7 @@ class InDoubtMessages:
                 desk.accept(work)
             case "redeliver":  # counted, so that the provider's limit ends it
                 desk.drop(work)
-                desk.leave(work.arrival, replace(RETRY, reason=reason, delay=REDELIVERY_DELAY if self._delays else 0.0))
+                desk.leave(work.arrival, replace(RETRY, reason=reason, delay=REDELIVERY_DELAY if self._delays() else 0.0))
             case "run":
                 self._run(work)
             case "dead_letter":

@@ -94,7 +94,7 @@ class Lane:
             call=call_of(declaration),
             send=send,
             send_copy=outbox.dead_letter,
-            capabilities=capabilities,
+            capabilities=lambda: transport.capabilities,
             clock=clock,
             worker=worker,
             bell=bell,

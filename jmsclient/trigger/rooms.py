@@ -49,7 +49,7 @@ class Rooms(ABC):
         call: Call,
         send: Send,
         send_copy: SendCopy,
-        capabilities: Capabilities,
+        capabilities: Callable[[], Capabilities],
         clock: Clock,
         worker: str,
         bell: Bell,
@@ -66,7 +66,8 @@ class Rooms(ABC):
         idle_timeout: float = 0.0,
         states: States | None = None,
     ) -> None:
-        """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `bell` is rung by the intake;
+        """`call` runs the handler, `send` what it gathered, `send_copy` a dead-lettered copy; `capabilities` are those of the
+        present provider, which after a failover may be another product; `bell` is rung by the intake;
         `on_failed` is called when the pipeline ended without being told to (`error` says why), `on_recovered` when the monitor
         said True (default: `resume`); `counters` go on from an earlier pipeline's; `transaction`
         is the lane's, `on_suspended` is told why where used-up retries suspend it,
@@ -81,7 +82,7 @@ class Rooms(ABC):
         self._on_failed = on_failed
         self._ready: list[Work] = []
         self._desk = Desk(declaration, intake, clock, counters, worker)
-        self._held = Held(self._desk, capabilities.hold_limit)
+        self._held = Held(self._desk, capabilities().hold_limit)
         self._carrying_out = CarryingOut(self._desk, looks=carries_out)
         self._waiting = Waiting(self._desk, capabilities, idle_timeout)
         self._leases = Leases(self._desk)

@@ -6,6 +6,7 @@ Owns when; how is the intake's. Demand is taken up again when a handler is free.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from jmsclient.errors import JmsClientError
 from jmsclient.events import emit
@@ -19,10 +20,12 @@ DRAIN_TIMEOUT = 2.0
 class Waiting:
     """`idle_timeout` in seconds, 0 for never. Where the provider counts a release, nothing is given back for being idle."""
 
-    def __init__(self, desk: Desk, capabilities: Capabilities, idle_timeout: float) -> None:
+    def __init__(self, desk: Desk, capabilities: Callable[[], Capabilities], idle_timeout: float) -> None:
         self._desk = desk
-        self._idle_timeout = idle_timeout if capabilities.release_without_count else 0.0
-        self._hold = 0.0 if capabilities.hold_limit is None else capabilities.hold_limit / 2
+        self._capabilities = capabilities
+        self._idle_timeout = idle_timeout
+        hold_limit = capabilities().hold_limit
+        self._hold = 0.0 if hold_limit is None else hold_limit / 2
         limits = [limit for limit in (self._idle_timeout, self._hold) if limit]
         self._interval = min(limits) / 4 if limits else 0.0
         self._oldest = 0.0
@@ -42,7 +45,7 @@ class Waiting:
             released = len(self._desk.intake.release_held(self._hold))
             if released:
                 self._tell("hold_limit", f"waited {self._hold:.0f} s, half of what the provider allows", released)
-        if self._idle_timeout:
+        if self._idle_timeout and self._capabilities().release_without_count:
             self._give_back_idle(now)
 
     def ask_again(self) -> None:

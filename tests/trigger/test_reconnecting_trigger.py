@@ -6,6 +6,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from jmsclient import Delivery, Worker
 from jmsclient.errors import ConfigurationError, ConnectionLostError, JmsClientError, RequestTimeoutError, TransactionInDoubtError
 from jmsclient.events import Event, subscribe
 from jmsclient.testing import ScriptedBackend
+from jmsclient.testing.scripted import DEFAULT_CAPABILITIES
 
 Until = Callable[..., None]
 SETTINGS = "initial_reconnect_delay=0.001&max_reconnect_delay=0.005"
@@ -265,3 +267,32 @@ def test_a_first_broker_that_is_not_waited_for(backend: ScriptedBackend, paramet
         worker.start()
     assert ran == []
     assert [one for one in threading.enumerate() if "reconnect" in one.name or "pipeline" in one.name] == []
+
+
+# -- to another product -------------------------------------------------------------------------------------------------
+
+
+def test_after_a_failover_nothing_is_given_back_later_where_the_provider_cannot_delay(until: Until) -> None:
+    """TR-67: what the present provider can do decides, not what the first one could."""
+    seen: list[str] = []
+    with (
+        ScriptedBackend(replace(DEFAULT_CAPABILITIES, delayed_release=True)) as one,
+        ScriptedBackend(replace(DEFAULT_CAPABILITIES, delayed_release=False)) as two,
+    ):
+        worker = Worker(f"failover:({one.url},{two.url})?{SETTINGS}")
+
+        @worker.trigger("Q", in_doubt="redeliver", error_destination="E", max_deliveries=4, on_error="acknowledge")
+        def handle(text: str) -> None:
+            seen.append(text)
+
+        with worker:
+            one.deliver("Q", "a", 2)
+            until(lambda: [one for one in one.settlements if one.outcome.delay])
+            one.refuse_connect(ConnectionLostError("gone"))
+            one.lose_link()
+            until(lambda: link_of(worker).present is not None and not link_of(worker).capabilities.delayed_release)
+            two.deliver("Q", "b", 2)
+            until(lambda: two.settlements)
+            assert not [settled for settled in two.settlements if settled.outcome.delay]
+        assert (one.violations, two.violations) == ([], [])
+    assert seen == []
