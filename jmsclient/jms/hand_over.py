@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jmsclient.destination import Destination
-from jmsclient.errors import ConnectionLostError, IllegalStateError
+from jmsclient.errors import ConnectionLostError, IllegalStateError, RequestTimeoutError
 from jmsclient.events import emit
 from jmsclient.intake import Intake
 from jmsclient.jms.acknowledgement import BY_APPLICATION, Gathered
@@ -26,6 +26,8 @@ from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver
 if TYPE_CHECKING:
     from jmsclient.jms.session import Session
 
+ASK_TIME = 1.0
+"""Seconds that a receive is kept beyond its time-out at most while the provider is asked, where there is a window."""
 MessageListener = Callable[[Message], object]
 _received = Message.received  # bound once, not once a message
 
@@ -176,7 +178,7 @@ class HandOver:
         windowless = not self._buffer.window
         try:
             if started and intake.unsure:
-                session.keeper.shielded(self._drain)
+                session.keeper.shielded(self._ask)
             if started and windowless:
                 intake.want_one()
             elif started and not self._quiesced:
@@ -186,12 +188,14 @@ class HandOver:
             left = self._clock.left(deadline)
             if left is None or left > 0:
                 self.flush_gathered()
+                if intake.unsure:  # the demand: asked again soon
+                    left = ASK_TIME if left is None else min(left, ASK_TIME)
                 session.bell.wait(left)
                 return True
             self.flush_gathered()
             if not started or self._closing:
                 return False
-            session.keeper.shielded(self._drain)
+            session.keeper.shielded(self._ask)
         except BaseException:
             if windowless:
                 session.keeper.note(self._leave)
@@ -202,6 +206,18 @@ class HandOver:
         """DUPS_OK: what was gathered goes to the provider now; before a wait and at close (IF-39). Any thread."""
         if self._gathered is not None:
             self._gathered.flush()
+
+    def _ask(self) -> None:
+        """Ask the provider what it has, by a drain. Where there is a window, what it takes longer for comes into the buffer all the
+        same, such as a large message that is arriving (C12): then the receive is not kept waiting for it, and the next one, if it
+        has to wait, makes sure of the demand."""
+        if not self._buffer.window:
+            self._drain()
+            return
+        try:
+            self.intake.drain(self._clock.deadline(min(self._session.request_timeout, ASK_TIME)))
+        except RequestTimeoutError:
+            pass  # the demand is unsure until it is asked again
 
     def _drain(self) -> None:
         self.intake.drain(self._clock.deadline(self._session.request_timeout))

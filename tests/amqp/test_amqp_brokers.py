@@ -543,7 +543,7 @@ class Struck(Exception):  # noqa: N818  it is no error
 
 
 def test_if_40_exceptions_from_signal_handlers_strand_nothing(artemis_url: str, queue: str) -> None:
-    count = 1500
+    count = 4000
     found: list[int] = []
     message: Message | None = None
 

@@ -18,8 +18,12 @@ from jmsclient import (
     IllegalStateError,
     MessageConsumer,
     MessageFormatError,
+    RequestTimeoutError,
+    connect,
 )
 from jmsclient.clock import SystemBell
+from jmsclient.testing.scripted import ScriptedBackend
+from jmsclient.testing.scripted_links import ScriptedReceiver
 
 Put = Callable[..., list[str]]
 Rest = Callable[..., list[tuple[str | None, int]]]
@@ -295,3 +299,58 @@ def test_closed_consumer_refuses_to_receive_and_closes_twice(connection: Connect
     with pytest.raises(IllegalStateError):
         consumer.receive()
     assert list(consumer) == []
+
+
+# -- a provider that takes long to say what it has ------------------------------------------------------------------------
+
+
+def slow_drains(monkeypatch: pytest.MonkeyPatch, times: int) -> list[float]:
+    """So many drains of the scripted backend are not answered in time; how long each was given."""
+    given: list[float] = []
+    drain = ScriptedReceiver.drain
+
+    def drained(self: ScriptedReceiver, deadline: float | None) -> None:
+        given.append(float("inf") if deadline is None else deadline - self.transport.clock.monotonic())
+        if len(given) > times:
+            drain(self, deadline)
+            return
+        with self.state.lock:
+            self.demand = 0  # the provider does it, and its answer comes too late
+        raise RequestTimeoutError("no answer")
+
+    monkeypatch.setattr(ScriptedReceiver, "drain", drained)
+    return given
+
+
+def test_c12_a_receive_with_a_window_is_not_kept_by_what_is_still_arriving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends about in time; the demand, which nobody knows then, is made sure of by the next one that has to wait."""
+    given = slow_drains(monkeypatch, 2)
+    with ScriptedBackend() as backend, connect(backend.url, request_timeout=5.0) as connection:
+        consumer = connection.create_session().create_consumer("Q", prefetch=10)
+        assert consumer.receive(0.0) is None
+        assert given[0] <= 1.0
+        assert consumer.intake.unsure
+        found: list[str | None] = []
+        waiting = threading.Thread(target=lambda: found.extend(one.text for one in [consumer.receive(10.0)] if one is not None))
+        waiting.start()
+        backend.deliver("Q", "late")
+        waiting.join(10.0)
+        assert found == ["late"]
+        assert not consumer.intake.unsure
+        backend.deliver("Q", [str(number) for number in range(30)])
+        texts = [consumer.receive(5.0) for _ in range(30)]
+        assert [one.text for one in texts if one is not None] == [str(number) for number in range(30)]
+
+
+def test_if_18_a_receive_without_a_window_has_its_demand_taken_back_or_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came later would wait for nobody (P02)."""
+    given = slow_drains(monkeypatch, 1)
+    with ScriptedBackend() as backend, connect(backend.url, request_timeout=5.0) as connection:
+        consumer = connection.create_session().create_consumer("Q", prefetch=0)
+        with pytest.raises(RequestTimeoutError):
+            consumer.receive(0.0)
+        assert given[0] > 1.0
+        backend.deliver("Q", "later")
+        message = consumer.receive(5.0)
+        assert message is not None
+        assert message.text == "later"
