@@ -24,7 +24,7 @@ from jmsclient_embedded.granting import Granting
 from jmsclient_embedded.line import Line
 from jmsclient_embedded.outlet import Group
 from jmsclient_embedded.quota import Quota
-from jmsclient_embedded.rows import Columns
+from jmsclient_embedded.rows import Columns, TextColumns
 from jmsclient_embedded.steps import Answer
 from jmsclient_embedded.transaction import SentPart
 from jmsclient_embedded.writing import Writing
@@ -214,6 +214,9 @@ class Admission:
         self, sending: Sending, line: Line, contents: Sequence[Content], columns: Sequence[Columns | None] | None
     ) -> None:
         """All of them into one queue that has room for any number: what nearly every stored message does."""
+        if line.stored and isinstance(columns, TextColumns) and columns.texts.untouched:
+            self._writing.send_texts(line, columns, self._granting.reserve, sending.begin_write())
+            return
         written = columns if columns is not None and line.stored else [None] * len(contents)
         entries = new_entries(contents, [one is not None for one in written], self._granting.sequence.__next__)
         self._put(sending, line, entries, written)

@@ -5,10 +5,11 @@ Must not know of SQLite or threads: called under the broker's lock. Source: issu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jmsclient.errors import JmsClientError
+from jmsclient.message import Texts
 from jmsclient_embedded.changes import Changes
 from jmsclient_embedded.entry import Entry
 from jmsclient_embedded.line import Line
@@ -27,6 +28,41 @@ class PendingSend:
     line: Line
     entries: list[Entry]
     done: Callable[[JmsClientError | None], None] | None
+
+    @property
+    def sequences(self) -> Iterable[int]:
+        """Their numbers, whether they have rows or not."""
+        return [entry.sequence for entry in self.entries]
+
+    def end(self, wall: float) -> None:
+        """T5: they are stored."""
+        self.line.queue.end_send(self.entries, wall)
+
+    def fail(self) -> None:
+        """T6: they are not."""
+        self.line.queue.fail_send(self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTexts:
+    """The same for texts that stay one object."""
+
+    line: Line
+    texts: Texts
+    done: Callable[[JmsClientError | None], None] | None
+
+    @property
+    def sequences(self) -> Iterable[int]:
+        """Their numbers."""
+        return range(self.texts.first, self.texts.first + len(self.texts))
+
+    def end(self, wall: float) -> None:
+        """T5: they are stored."""
+        self.line.queue.end_texts(self.texts, wall)
+
+    def fail(self) -> None:
+        """T6: they are not."""
+        self.line.queue.fail_texts(self.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +88,7 @@ class Batch:
     """What one transaction writes and who hears of it."""
 
     changes: Changes = field(default_factory=Changes)
-    sends: list[PendingSend] = field(default_factory=list)
+    sends: list[PendingSend | PendingTexts] = field(default_factory=list)
     commits: list[PendingCommit] = field(default_factory=list)
     waiters: list[Answer[None]] = field(default_factory=list)
 
@@ -97,11 +133,11 @@ class GroupCommit:
         self.running = None
         self._not_before = 0.0
 
-    def failed(self, batch: Batch, now: float) -> list[PendingSend]:
+    def failed(self, batch: Batch, now: float) -> list[PendingSend | PendingTexts]:
         """Nothing of `batch` is written: its settlements and transfers wait for the next; returns the sends that fail, as its
         commits do."""
         failed = [one for one in batch.sends if one.done is not None]
-        lost = {entry.sequence for one in failed for entry in one.entries}
+        lost = {sequence for one in failed for sequence in one.sequences}
         kept = batch.changes
         for commit in batch.commits:
             lost |= commit.inserted()

@@ -66,6 +66,7 @@ class MessageQueue:
         self._timetable = Timetable()
         self._paused: dict[int, Entry] = {}
         self._sending: dict[int, Entry] = {}
+        self._storing: dict[int, Texts] = {}  # in `send` too, by the number of the first
         self._thresholds: Thresholds | None = None
         self.settings = settings
 
@@ -144,15 +145,67 @@ class MessageQueue:
         self._note_high()
         return number
 
+    def begin_texts(self, texts: Texts, reserve: Callable[[int], int]) -> None:
+        """T4 for texts that were sent at once, all of which are stored first: they stay one object. On a queue that knows this,
+        every persistent message has a row."""
+        self._ready.stores = True
+        texts.first = reserve(len(texts))
+        self._storing[texts.first] = texts
+        self.pending += len(texts)
+        self.bytes_pending += texts.size
+
+    def end_texts(self, texts: Texts, wall: float) -> None:
+        """T5: they are stored."""
+        if self._storing.pop(texts.first, None) is None:
+            self.end_send(self._looked_at(texts), wall)
+            return
+        self.pending -= len(texts)
+        self.bytes_pending -= texts.size
+        if not self._show_texts(texts):
+            self.add(self._entries_of(texts), wall)
+
+    def fail_texts(self, texts: Texts) -> None:
+        """T6: they could not be stored."""
+        if self._storing.pop(texts.first, None) is None:
+            self.fail_send(self._looked_at(texts))
+            return
+        self.pending -= len(texts)
+        self.bytes_pending -= texts.size
+        if self.quota is not None:
+            self.quota.freed()
+
+    def _entries_of(self, texts: Texts) -> list[Entry]:
+        return [Entry(number, content, stored=True) for number, content in enumerate(texts, texts.first)]
+
+    def _looked_at(self, texts: Texts) -> list[Entry]:
+        return [self._sending[sequence] for sequence in range(texts.first, texts.first + len(texts))]
+
+    def _look_at_storing(self) -> None:
+        """Somebody does: they are entries from here on."""
+        for texts in self._storing.values():
+            for entry in self._entries_of(texts):
+                entry.state = _SEND
+                self._sending[entry.sequence] = entry
+        self._storing.clear()
+
     def put_texts(self, texts: Texts, reserve: Callable[[int], int]) -> bool:
         """`put` for all of them at once, none of which is made yet; False where they have to be looked at, one by one."""
-        if self.insertion_paused or self.selections or self._thresholds is not None or self._settings.unit_of_order is not None:
+        if not texts or not texts.untouched or texts.priority not in _PRIORITIES or not self._free:
             return False
-        if not texts or not texts.untouched or texts.priority not in _PRIORITIES:
+        texts.first = reserve(len(texts))
+        return self._show_texts(texts)
+
+    @property
+    def _free(self) -> bool:
+        """Nothing holds back, or has to look at, what has neither an expiry nor a birth."""
+        special = self.insertion_paused or self.selections or self._thresholds is not None
+        return not special and self._settings.unit_of_order is None
+
+    def _show_texts(self, texts: Texts) -> bool:
+        """False where they have to be looked at: something is special, or what was sent later came first."""
+        if not self._free or not texts.untouched or not self._ready.put_texts(texts):
             return False
         number = len(texts)
-        texts.first = reserve(number)
-        self._ready.put_texts(texts)
         self.received += number
         self.bytes_received += texts.size
         self.visible += number
@@ -269,6 +322,7 @@ class MessageQueue:
             taken = granted
         granted = []
         held, new = holder.held, Entry.__new__
+        stores = self._ready.stores
         size = 0
         for one in taken:
             if type(one) is PlainContent:  # see `put`; plain stores, for a call with arguments costs three times as much
@@ -279,7 +333,8 @@ class MessageQueue:
                 entry.persistent = one.persistent
                 entry.size = one.size
                 entry.count = 0
-                entry.stored = entry.marked = entry.transacted = False
+                entry.stored = stores and one.persistent
+                entry.marked = entry.transacted = False
                 entry.expires_at = entry.delivery = entry.barred = entry.unit = None
             else:
                 entry = one  # type: ignore[assignment]  # what is no content; a call of `cast` would cost more than the rest
@@ -539,6 +594,7 @@ class MessageQueue:
         yield from self.units
         yield from self._timetable
         yield from self._paused.values()
+        self._look_at_storing()
         yield from self._sending.values()
 
     def new_in_order(self) -> Iterator[list[int]]:
@@ -553,7 +609,7 @@ class MessageQueue:
     @property
     def uncommitted(self) -> int:
         """Messages in `send`: not yet the queue's."""
-        return len(self._sending)
+        return len(self._sending) + sum(map(len, self._storing.values()))
 
     def reset_statistics(self) -> None:
         """The high-water marks begin anew at the current values (IF-15)."""
@@ -565,7 +621,7 @@ class MessageQueue:
         held = sum(len(holder.held) for holder in self.holders.values())
         return PendingByKind(
             unborn=len(self._timetable.unborn),
-            uncommitted_sent=len(self._sending),
+            uncommitted_sent=self.uncommitted,
             uncommitted_received=transacted,
             unacknowledged=held - transacted,
             redelivery_delay=len(self._timetable.delayed),

@@ -23,7 +23,7 @@ from jmsclient_embedded.states import State
 class Ready:
     """What can be taken."""
 
-    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned")
+    __slots__ = ("_bare", "_mask", "_new", "_plain", "_returned", "stores")
 
     def __init__(self) -> None:
         self._mask = 0  # a bit for each priority that has something
@@ -31,6 +31,8 @@ class Ready:
         self._bare = False  # some of `_new` are contents, or texts
         self._new: tuple[deque[Entry | PlainContent | Texts], ...] = tuple(deque() for _ in range(PRIORITIES))
         self._returned: tuple[list[tuple[int, Entry]], ...] = tuple([] for _ in range(PRIORITIES))
+        self.stores = False
+        """Contents that wait here and are persistent have rows in the store."""
 
     def __bool__(self) -> bool:
         return bool(self._mask)
@@ -70,11 +72,15 @@ class Ready:
         self._mask = mask
         self._bare = True
 
-    def put_texts(self, texts: Texts) -> None:
-        """The same for texts that came together."""
-        self._new[texts.priority].append(texts)
+    def put_texts(self, texts: Texts) -> bool:
+        """The same for texts that came together; False where something of higher numbers is here already."""
+        new = self._new[texts.priority]
+        if new and new[-1].sequence > texts.first:
+            return False
+        new.append(texts)
         self._mask |= 1 << texts.priority
         self._bare = True
+        return True
 
     def _entries(self) -> tuple[deque[Entry], ...]:
         """The new ones, because somebody looks at them: none waits bare any more."""
@@ -84,12 +90,17 @@ class Ready:
                 entries: list[Entry] = []
                 for one in new:
                     if isinstance(one, Texts):
-                        entries += map(_entry, one.take(one.left))
+                        entries += map(self._entry, one.take(one.left))
                     else:
-                        entries.append(_entry(one) if isinstance(one, PlainContent) else one)
+                        entries.append(self._entry(one) if isinstance(one, PlainContent) else one)
                 new.clear()
                 new.extend(entries)
         return cast(tuple[deque[Entry], ...], self._new)
+
+    def _entry(self, content: PlainContent) -> Entry:
+        entry = Entry(content.sequence, content, stored=self.stores and content.persistent)
+        entry.state = State.VISIBLE
+        return entry
 
     def take(self, most: int, number: int, wall: float) -> tuple[Sequence[Entry | PlainContent], list[Entry]]:
         """Up to `most` for the receiver with this number, and those that were found expired on the way.
@@ -152,7 +163,7 @@ class Ready:
         """`take`, as long as what comes next waits bare and is free for everybody; nothing where it does not."""
         mask = self._mask
         level = mask.bit_length() - 1
-        if not mask or not self._plain or mask != 1 << level or self._returned[level]:
+        if not mask or not self._plain or self.stores or mask != 1 << level or self._returned[level]:
             return []
         new = self._new[level]
         granted: list[PlainContent] = []
@@ -210,9 +221,3 @@ class Ready:
         """The sequence numbers of new messages, priority by priority, as they wait (for the checker)."""
         for new in self._entries():
             yield [entry.sequence for entry in new]
-
-
-def _entry(content: PlainContent) -> Entry:
-    entry = Entry(content.sequence, content)
-    entry.state = State.VISIBLE
-    return entry

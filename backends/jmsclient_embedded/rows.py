@@ -7,13 +7,14 @@ encodes them, and the row is half as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import count, repeat
+from typing import TypeAlias, overload
 
 from jmsclient.envelope import decode, encode
 from jmsclient.errors import MessageFormatError
-from jmsclient.message import Content, MessageKind, PlainContent
+from jmsclient.message import Content, MessageKind, PlainContent, Texts
 from jmsclient_embedded.settings import PRIORITIES
 
 Head: TypeAlias = tuple[str | None, int | None]
@@ -59,6 +60,42 @@ def columns(contents: Iterable[PlainContent]) -> list[Columns | None]:
         else:
             rows.append(envelope(content))
     return rows
+
+
+class TextColumns(Sequence[Columns | None]):
+    """`columns` of texts that were sent at once, are plain, and wait as one object: made one by one only where somebody looks."""
+
+    __slots__ = ("_made", "head", "texts")
+
+    def __init__(self, texts: Texts, head: Head) -> None:
+        self.texts = texts
+        self.head = head
+        self._made: list[Columns | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> Columns | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Columns | None]: ...
+    def __getitem__(self, index: int | slice) -> Columns | Sequence[Columns | None] | None:
+        if self._made is None:
+            self._made = columns(self.texts)
+        return self._made[index]
+
+    def numbered(self, first: int) -> Iterator[tuple[int, str, str, float]]:
+        """(sequence, body, id, timestamp) of each."""
+        return zip(count(first), self.texts.bodies, self.texts.ids, repeat(self.texts.timestamp))
+
+
+def text_columns(texts: Texts) -> Sequence[Columns | None]:
+    """`columns` of persistent texts."""
+    head = _head(texts.destination, texts.priority)
+    ascii_only = all(map(str.isascii, texts.bodies)) and all(map(str.isascii, texts.ids))
+    if head is None or not texts.untouched or not ascii_only or not -_NO_TIME < texts.timestamp < _NO_TIME:
+        return columns(texts)
+    return TextColumns(texts, head)
 
 
 def envelope(content: Content) -> Columns:

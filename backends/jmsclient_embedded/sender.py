@@ -14,7 +14,7 @@ from jmsclient.errors import RequestTimeoutError, ResourceAllocationError, SendE
 from jmsclient.message import PlainContent, Texts
 from jmsclient.transport.contract import Receipt, Sender
 from jmsclient_embedded.admission import Sending
-from jmsclient_embedded.rows import columns
+from jmsclient_embedded.rows import columns, text_columns
 from jmsclient_embedded.settings import QueueSettings
 
 if TYPE_CHECKING:
@@ -50,13 +50,15 @@ class EmbeddedSender(Sender):
             stored = persistent and broker.store is not None
             if line is not None and line.plain and not stored and broker.put(line, messages):
                 return receipts
-        self._send(messages, [one.message_id for one in receipts], room_deadline, confirm_timeout)
+        ids = messages.ids if type(messages) is Texts else [one.message_id for one in receipts]
+        self._send(messages, ids, persistent, room_deadline, confirm_timeout)
         return receipts
 
     def _send(
         self,
         messages: Sequence[PlainContent],
         ids: list[str],
+        persistent: bool,
         room_deadline: float | None,
         confirm_timeout: float | None,
     ) -> None:
@@ -66,9 +68,10 @@ class EmbeddedSender(Sender):
             wall = broker.clock.wall()
             for message in messages:
                 override(message, settings, wall)
+            persistent = any(message.persistent for message in messages)
         rows = None
-        if broker.store is not None and any(message.persistent for message in messages):
-            rows = columns(messages)
+        if broker.store is not None and persistent:
+            rows = text_columns(messages) if type(messages) is Texts else columns(messages)
         where = self._destination.address
         try:
             sending = broker.send(

@@ -17,9 +17,9 @@ from jmsclient_embedded.aftermath import Aftermath
 from jmsclient_embedded.bells import new_bell
 from jmsclient_embedded.changes import Changes, Definition, Row
 from jmsclient_embedded.entry import Entry
-from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend
+from jmsclient_embedded.group_commit import Batch, GroupCommit, PendingCommit, PendingSend, PendingTexts
 from jmsclient_embedded.line import Line
-from jmsclient_embedded.rows import Columns, envelope
+from jmsclient_embedded.rows import Columns, TextColumns, envelope
 from jmsclient_embedded.steps import Answer, Steps
 from jmsclient_embedded.store import Store
 
@@ -80,6 +80,21 @@ class Writing:
         batch.sends.append(PendingSend(line, entries, done))
         self._aftermath.write = True
 
+    def send_texts(
+        self,
+        line: Line,
+        rows: TextColumns,
+        reserve: Callable[[int], int],
+        done: Callable[[JmsClientError | None], None] | None,
+    ) -> None:
+        """The same for texts that stay one object, all of which are stored."""
+        line.queue.begin_texts(rows.texts, reserve)
+        batch = self._commits.next
+        place = (line.queue.name, 0, *rows.head)
+        batch.changes.inserts.setdefault(place, []).extend(rows.numbered(rows.texts.first))
+        batch.sends.append(PendingTexts(line, rows.texts, done))
+        self._aftermath.write = True
+
     def commit(self, commit: PendingCommit) -> None:
         """A transaction ends: now, where nothing of it is stored, else when it is written."""
         deletes = commit.deleted() if self.store is not None else set()
@@ -108,6 +123,16 @@ class Writing:
             self.delete(entries)
         else:
             line.queue.end_send(entries, wall)
+
+    def _end(self, send: PendingSend | PendingTexts, wall: float) -> None:
+        if isinstance(send, PendingSend):
+            self.end_send(send.line, send.entries, wall)
+        elif send.line.gone:
+            send.fail()
+            self._commits.next.changes.deletes += send.sequences
+            self._aftermath.write = True
+        else:
+            send.end(wall)
 
     def delete(self, entries: Sequence[Entry]) -> None:
         """They left their queue."""
@@ -165,7 +190,7 @@ class Writing:
         self._dropped |= bool(batch.changes)
         error = StoreError(_CLOSED)
         for send in batch.sends:
-            send.line.queue.fail_send(send.entries)
+            send.fail()
         self._tell_failed(batch, batch.sends, error)
 
     def _write(self, store: Store, steps: Steps, *, at_once: bool) -> float | None:
@@ -211,7 +236,7 @@ class Writing:
         self._commits.succeeded()
         wall = self._clock.wall()
         for send in batch.sends:
-            self.end_send(send.line, send.entries, wall)
+            self._end(send, wall)
         for line in {send.line: None for send in batch.sends}:
             self._shown(line)
         for send in batch.sends:
@@ -226,13 +251,13 @@ class Writing:
     def _failed(self, batch: Batch, error: StoreError) -> None:
         failed = self._commits.failed(batch, self._clock.monotonic())
         for send in failed:
-            send.line.queue.fail_send(send.entries)
+            send.fail()
         self._tell_failed(batch, failed, error)
         if not self._failing:
             self._failing = True
             self._aftermath.tell("store_failed", str(error), level=logging.ERROR)
 
-    def _tell_failed(self, batch: Batch, sends: Sequence[PendingSend], error: StoreError) -> None:
+    def _tell_failed(self, batch: Batch, sends: Sequence[PendingSend | PendingTexts], error: StoreError) -> None:
         for send in sends:
             if send.done is not None:
                 send.done(error)

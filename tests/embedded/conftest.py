@@ -16,7 +16,7 @@ from jmsclient import connect as connect_public
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.events import Event, subscribe
-from jmsclient.message import MessageKind, PlainContent
+from jmsclient.message import MessageKind, PlainContent, Texts
 from jmsclient.testing import ManualClock
 from jmsclient.transport.administration import DestinationStatistics
 from jmsclient.transport.contract import Arrival, ReceiverSpec
@@ -116,8 +116,11 @@ class Client:
         return self.broker.clock
 
     def send(self, *messages: str | PlainContent, queue: str | Destination = "q", room: float | None = None) -> None:
-        """Send; waits up to `room` seconds for room (None: for ever)."""
-        ready = [one if isinstance(one, PlainContent) else content(one) for one in messages]
+        """Send; waits up to `room` seconds for room (None: for ever). Texts that are alike go together, as `send_many` has them."""
+        ready: Sequence[PlainContent] = [one if isinstance(one, PlainContent) else content(one) for one in messages]
+        if all(isinstance(one, str) for one in messages):
+            bodies, ids = [str(one) for one in messages], [str(one.message_id) for one in ready]
+            ready = Texts(bodies, ids, destination="queue:///q", persistent=True, priority=4, timestamp=1.0)
         sender = self.session.open_sender(parse_destination(queue), None)
         sender.send(ready, room_deadline=self.clock.deadline(room), confirm_timeout=PATIENCE)
 
