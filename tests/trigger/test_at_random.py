@@ -220,7 +220,7 @@ class Run:
                 found += [] if settled else [f"{id_} is completed, and nothing was done: {entry}"]
             elif entry.state is State.PROCESSING and self.transacted and done[id_] == 1:
                 pass  # committed, and its worker could not say so: a further copy would be In Doubt
-            elif id_ not in parked and entry.decision != "new":  # decided: its run will be done, or be In Doubt again
+            elif id_ not in parked and entry.decision != "new":  # its run was cut off, and will be In Doubt again
                 found.append(f"{id_} is lost: {entry}")
         return found
 
@@ -264,7 +264,7 @@ def test_whatever_happens_each_message_is_done_once_or_in_doubt(clock: ManualClo
         run.calm, run.history.off, run.history.losing = True, False, 0.0
         worker.triggers[T].enable()
         end = time.monotonic() + 20.0  # the same worker has to finish all of it
-        while backend.waiting(Q) or backend.unsettled(Q):
+        while backend.waiting(Q) or backend.unsettled(Q) or run.history.decided(T):
             assert time.monotonic() < end, (backend.waiting(Q), backend.unsettled(Q), worker.triggers[T].reason, run.settings)
             worker.triggers[T].resume()
             clock.advance(1.0)
