@@ -36,28 +36,26 @@ class Awaited:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the dictionary; held for that only
-        self._told: dict[Key, list[Callable[[Key], None]]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._told)
+        self.told: dict[Key, list[Callable[[Key], None]]] = {}
+        """Whom, by id; looked at once a message, so without a call."""
 
     def add(self, key: Key, told: Callable[[Key], None]) -> None:
         with self._lock:
-            self._told.setdefault(key, []).append(told)
+            self.told.setdefault(key, []).append(told)
 
     def remove(self, key: Key, told: Callable[[Key], None]) -> None:
         """One of those that were added, if it was not told."""
         with self._lock:
-            waiting = self._told.get(key, [])
+            waiting = self.told.get(key, [])
             if told in waiting:
                 waiting.remove(told)
             if not waiting:
-                self._told.pop(key, None)
+                self.told.pop(key, None)
 
     def has_left(self, key: Key) -> None:
         """Tell whoever waits for it."""
         with self._lock:
-            waiting = self._told.pop(key, ())
+            waiting = self.told.pop(key, ())
         for told in waiting:
             told(key)
 
@@ -107,7 +105,7 @@ class Desk:
 
     def accept(self, work: Work) -> None:
         self.drop(work)
-        if self.awaited:
+        if self.awaited.told:
             self._has_left(work)
         if self.detached:
             text = "ended after its trigger was disabled: its acknowledge is stale, the provider has given it back"
@@ -120,14 +118,14 @@ class Desk:
     def forget(self, work: Work) -> None:
         """The provider has it already, one way or the other: its transaction took it."""
         self.drop(work)
-        if self.awaited:
+        if self.awaited.told:
             self._has_left(work)
         self.intake.settle([work.arrival], ACCEPT)
 
     def give_back(self, work: Work, outcome: Outcome) -> None:
         """Back to the provider; what no handler saw goes back uncounted, whatever `outcome` says of retrying."""
         self.drop(work)
-        if self.awaited:
+        if self.awaited.told:
             self._has_left(work)
         if work.arrival.settled:  # taken, or pre-settled: the provider has forgotten it (IF-39)
             self.tell("taken_message_gone", work, logging.ERROR, "was taken ahead and cannot go back: it is gone")
