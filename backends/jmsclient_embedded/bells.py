@@ -48,8 +48,7 @@ class EventBell(Bell):
 
     def __del__(self) -> None:
         if self._file >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._file)
+            os.close(self._file)
 
 
 def new_bell(clock: Clock) -> Bell:
