@@ -7,6 +7,9 @@ whatever may happen between a send and the moment when it is stored.
 from __future__ import annotations
 
 import itertools
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -310,3 +313,26 @@ def test_a_quota_a_transaction_and_a_topic_take_them_one_by_one(connect: Connect
     client.transport.close(None)
     tx.transport.close(None)
     assert connect(url).bodies("limited") == ["a", "b"]
+
+
+_PROGRAM = """
+import os, sys
+import jmsclient
+
+connection = jmsclient.connect(sys.argv[1])
+session = connection.create_session(jmsclient.AcknowledgeMode.CLIENT)
+session.create_producer("q").send_many(["acknowledged", "seen", "windowed", "waiting"])
+consumer = session.create_consumer("q", prefetch=3)
+consumer.receive(10.0)
+session.acknowledge()
+assert consumer.receive(10.0).text == "seen"
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_if_11_what_send_many_returned_from_survives_kill_9_and_so_does_who_has_seen_what(connect: Connect, url: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, url], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    client = connect(url)
+    assert client.shown() == [("visible", 1), ("visible", 0), ("visible", 0)]
+    assert client.bodies() == ["seen", "windowed", "waiting"]
