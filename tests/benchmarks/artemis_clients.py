@@ -75,7 +75,7 @@ def fill(queue: str, count: int, bytes_: int, *, persistent: bool = False) -> No
 def empty(place: BenchArtemis, queue: str, count: int) -> None:
     """Take what was sent out again: a broker that is full has other things to do than to listen."""
     with jmsclient.connect(place.url) as connection:
-        stream = iter(connection.create_session(DUPS_OK).create_consumer(f"queue:///{queue}", prefetch=WINDOW))
+        stream = iter(connection.create_session().create_consumer(f"queue:///{queue}", prefetch=WINDOW))
         for _ in range(count):
             next(stream)
 
