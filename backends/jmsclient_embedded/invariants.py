@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 
 def check(broker: Broker) -> None:
     """Check every queue of a broker. Raises AssertionError. Thread-safe."""
-    broker.steps.ask(lambda: _check_broker(broker))
+
+    def look() -> None:
+        broker.admission.serve()  # room that steps before this one freed, under the same hold of the lock, is given at its end
+        _check_broker(broker)
+
+    broker.steps.ask(look)
 
 
 def _check_broker(broker: Broker) -> None:

@@ -19,6 +19,9 @@ from jmsclient_embedded.selection import cut
 from jmsclient_embedded.settings import PRIORITIES
 from jmsclient_embedded.states import State
 
+HANDFUL = 16
+"""Texts that are made at once where fewer are asked for: one by one, each would cost twice as much."""
+
 
 class Ready:
     """What can be taken."""
@@ -170,6 +173,9 @@ class Ready:
         while new and len(granted) < most:
             first = new[0]
             if type(first) is Texts:
+                if most - len(granted) < HANDFUL < first.left:
+                    new.extendleft(reversed(first.take(HANDFUL)))
+                    continue
                 granted += first.take(most - len(granted))
                 if first.left:
                     break
