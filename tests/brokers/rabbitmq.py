@@ -62,6 +62,8 @@ class RabbitMQ(Broker):
 
     def start(self) -> None:
         (self.folder / "node.pid").unlink(missing_ok=True)
+        for log in (self.folder / "log").glob("jmsclient*.log"):
+            log.unlink()  # it says "complete" of the start before, and a node that was just killed may still listen
         mapper = shutil.which("epmd")
         if mapper is None:
             raise NotAvailable("epmd is not installed")
