@@ -245,7 +245,8 @@ class Deciding:
 
     def _duplicate(self, work: Work) -> None:
         self._desk.counters.duplicate += 1
-        self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
+        if self._desk.hears_duplicates:
+            self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
         self._desk.accept(work)
 
     def _new(self, work: Work, now: float | None = None) -> None:

@@ -85,6 +85,7 @@ class Desk:
         """Gives back what is behind the head of a serial trigger, before that goes back (TR-62)."""
         self.heard = wanted("trigger", QUIET)
         """Somebody hears of what happens to every message; looked at once a turn."""
+        self.hears_duplicates = wanted("trigger", logging.INFO)
         self.head_back = False
         """The head of a serial trigger goes back with this turn: what is behind it must not be run before."""
         self._accepted: list[Arrival] = []

@@ -46,6 +46,7 @@ class Pipeline(Lifetime):
             raise self._intake.closed_error or ConnectionLostError("the provider closed the receiver")
         now = self._clock.monotonic()
         self._desk.heard = wanted("trigger", QUIET)
+        self._desk.hears_duplicates = self._desk.heard or wanted("trigger", logging.INFO)
         if self._stopping and not self._desk.stopping:
             self._begin_to_stop()
         self._collect(now)
