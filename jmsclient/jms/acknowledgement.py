@@ -1,11 +1,12 @@
 """What each acknowledge mode means, and what a session has handed over without an acknowledge (IF-39; S04, S05).
 
-Knows no threads: a session guards it. An exception from a signal handler may strike between any two steps here; every order of
-steps is such that repeating the whole call completes it, because settling twice does nothing.
+Knows no threads but in `Gathered`: a session guards the rest. An exception from a signal handler may strike between any two steps
+here; every order of steps is such that repeating the whole call completes it, because settling twice does nothing.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -93,11 +94,12 @@ class Gathered:
     """DUPS_OK: acknowledges of one consumer that wait to go out together (IF-39). `limit` in messages. `later(due, call)` is how
     the keeper is asked to flush what is due.
 
-    One thread adds, any thread flushes. The lists are exchanged by plain stores, between which CPython neither switches threads nor
+    One thread adds, any thread flushes, one at a time: two would settle the same messages twice, and the provider would take the
+    second for one that comes too late. The lists are exchanged by plain stores, between which CPython neither switches threads nor
     runs signal handlers; what a struck flush leaves in `_going` goes out with the next one.
     """
 
-    __slots__ = ("__weakref__", "_arrivals", "_clock", "_going", "_later", "_limit", "_timed")
+    __slots__ = ("__weakref__", "_arrivals", "_clock", "_flushing", "_going", "_later", "_limit", "_timed")
 
     def __init__(self, limit: int, clock: Clock, later: Callable[[float, Callable[[], object]], None]) -> None:
         self._limit = max(1, limit)
@@ -106,6 +108,7 @@ class Gathered:
         self._arrivals: list[Arrival] = []
         self._going: list[Arrival] = []
         self._timed = False
+        self._flushing = threading.RLock()  # guards `_going`; a signal handler may flush while its thread does
 
     def add(self, arrival: Arrival) -> None:
         """Acknowledge it soon: at once where the limit is reached, else within `GATHER_TIME`."""
@@ -122,15 +125,16 @@ class Gathered:
 
     def flush(self) -> None:
         """Hand every acknowledge over to the provider."""
-        while self._arrivals or self._going:
-            if not self._going:
-                fresh: list[Arrival] = []
-                self._going, self._arrivals = self._arrivals, fresh
-            going = self._going
-            if going:
-                settle_by_receiver(going, ACCEPT)
-                if self._going is going:
-                    self._going = []
+        with self._flushing:
+            while self._arrivals or self._going:
+                if not self._going:
+                    fresh: list[Arrival] = []
+                    self._going, self._arrivals = self._arrivals, fresh
+                going = self._going
+                if going:
+                    settle_by_receiver(going, ACCEPT)
+                    if self._going is going:
+                        self._going = []
 
     def __len__(self) -> int:
         return len(self._arrivals) + len(self._going)

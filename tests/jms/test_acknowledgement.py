@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, cast
 
 import pytest
 
+from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
-from jmsclient.jms.acknowledgement import PRUNE_FROM, Unacknowledged, checked_mode, when_asked
+from jmsclient.jms.acknowledgement import PRUNE_FROM, Gathered, Unacknowledged, checked_mode, when_asked
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.options import AcknowledgeMode
-from jmsclient.transport.contract import Arrival
+from jmsclient.transport.contract import Arrival, Outcome
 
 AUTO, CLIENT = AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT
 DUPS_OK, INDIVIDUAL = AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL
@@ -81,3 +83,40 @@ def test_if39_what_any_thread_acknowledged_is_forgotten_in_time() -> None:
         kept.append(arrival)
         arrival.settled = True
     assert (len(kept) <= PRUNE_FROM, kept.all(), kept.any_of(receiver)) == (True, [], False)
+
+
+class SlowReceiver:
+    """The settlement that it is told of first takes until it may end; messages are marked at its end, as backends do."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.may_end = threading.Event()
+        self.settled: list[Arrival] = []
+
+    def settle(self, arrivals: list[Arrival], outcome: Outcome) -> None:
+        self.begun.set()
+        assert self.may_end.wait(10.0)
+        self.settled += arrivals
+        for arrival in arrivals:
+            arrival.settled = True
+
+
+def test_if39_what_is_gathered_is_settled_once_though_two_threads_flush() -> None:
+    """The keeper, whose time has come, and the consumer, before it waits: a provider takes a second settlement for one too late."""
+    receiver = SlowReceiver()
+    gathered = Gathered(100, SYSTEM_CLOCK, lambda due, call: None)
+    content = PlainContent(kind=MessageKind.TEXT, body="x")
+    arrivals = [Arrival(cast(Any, receiver), n, content, delivery_count=1, persistent=False, size=1) for n in range(3)]
+    for arrival in arrivals:
+        gathered.add(arrival)
+    threads = [threading.Thread(target=gathered.flush) for _ in range(2)]
+    threads[0].start()
+    assert receiver.begun.wait(10.0)
+    threads[1].start()
+    threads[1].join(0.05)
+    assert threads[1].is_alive(), "whoever flushes returns when all is handed over, by whomever"
+    receiver.may_end.set()
+    for thread in threads:
+        thread.join(10.0)
+    assert receiver.settled == arrivals
+    assert len(gathered) == 0
