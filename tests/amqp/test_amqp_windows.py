@@ -68,7 +68,7 @@ def test_if_17_what_is_granted_and_buffered_fits_into_the_window(connection: Con
     most, over = [0], threading.Event()
 
     def watch() -> None:
-        while not over.is_set():
+        while not over.wait(0.0005):  # a thread that never waits would keep the others waiting, 5 ms at each turn
             counters = consumer.intake.counters
             most[0] = max(most[0], counters.granted + counters.buffered)
 
