@@ -1,24 +1,20 @@
 """What each acknowledge mode means, and what a session has handed over without an acknowledge (IF-39; S04, S05).
 
-Knows no threads but in `Gathered`: a session guards the rest. An exception from a signal handler may strike between any two steps
-here; every order of steps is such that repeating the whole call completes it, because settling twice does nothing.
+Knows no threads: a session guards it. An exception from a signal handler may strike between any two steps here; every order of
+steps is such that repeating the whole call completes it, because settling twice does nothing.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
-from jmsclient.clock import Clock
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
 from jmsclient.options import AcknowledgeMode
-from jmsclient.transport.contract import ACCEPT, Arrival, Outcome, Receiver
+from jmsclient.transport.contract import Arrival, Outcome, Receiver
 
 BY_APPLICATION = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 """The modes in which a message stays unacknowledged until the application says so."""
-GATHER_TIME = 0.05
-"""Seconds that DUPS_OK gathers acknowledges at most (IF-39)."""
 PRUNE_FROM = 256
 """With fewer remembered messages, the acknowledged ones among them are not looked for."""
 
@@ -88,56 +84,6 @@ class Unacknowledged:
 
     def __len__(self) -> int:
         return len(self.arrivals)
-
-
-class Gathered:
-    """DUPS_OK: acknowledges of one consumer that wait to go out together (IF-39). `limit` in messages. `later(due, call)` is how
-    the keeper is asked to flush what is due.
-
-    One thread adds, any thread flushes, one at a time: two would settle the same messages twice, and the provider would take the
-    second for one that comes too late. The lists are exchanged by plain stores, between which CPython neither switches threads nor
-    runs signal handlers; what a struck flush leaves in `_going` goes out with the next one.
-    """
-
-    __slots__ = ("__weakref__", "_arrivals", "_clock", "_flushing", "_going", "_later", "_limit", "_timed")
-
-    def __init__(self, limit: int, clock: Clock, later: Callable[[float, Callable[[], object]], None]) -> None:
-        self._limit = max(1, limit)
-        self._clock = clock
-        self._later = later
-        self._arrivals: list[Arrival] = []
-        self._going: list[Arrival] = []
-        self._timed = False
-        self._flushing = threading.RLock()  # guards `_going`; a signal handler may flush while its thread does
-
-    def add(self, arrival: Arrival) -> None:
-        """Acknowledge it soon: at once where the limit is reached, else within `GATHER_TIME`."""
-        self._arrivals.append(arrival)
-        if len(self._arrivals) >= self._limit:
-            self.flush()
-        elif not self._timed:
-            self._later(self._clock.monotonic() + GATHER_TIME, self._due)
-            self._timed = True  # after the call: struck in between, it is asked for twice, which does no harm
-
-    def _due(self) -> None:
-        self._timed = False
-        self.flush()
-
-    def flush(self) -> None:
-        """Hand every acknowledge over to the provider."""
-        with self._flushing:
-            while self._arrivals or self._going:
-                if not self._going:
-                    fresh: list[Arrival] = []
-                    self._going, self._arrivals = self._arrivals, fresh
-                going = self._going
-                if going:
-                    settle_by_receiver(going, ACCEPT)
-                    if self._going is going:
-                        self._going = []
-
-    def __len__(self) -> int:
-        return len(self._arrivals) + len(self._going)
 
 
 def settle_by_receiver(arrivals: Iterable[Arrival], outcome: Outcome) -> None:

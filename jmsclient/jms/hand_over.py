@@ -18,7 +18,8 @@ from jmsclient.destination import Destination
 from jmsclient.errors import ConnectionLostError, IllegalStateError, RequestTimeoutError
 from jmsclient.events import emit
 from jmsclient.intake import Intake
-from jmsclient.jms.acknowledgement import BY_APPLICATION, Gathered
+from jmsclient.jms.acknowledgement import BY_APPLICATION
+from jmsclient.jms.gathering import Gathered
 from jmsclient.message import Message
 from jmsclient.options import AcknowledgeMode
 from jmsclient.transport.contract import ACCEPT, RETRY, Arrival, Receiver

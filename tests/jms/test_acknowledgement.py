@@ -9,7 +9,8 @@ import pytest
 
 from jmsclient.clock import SYSTEM_CLOCK
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
-from jmsclient.jms.acknowledgement import PRUNE_FROM, Gathered, Unacknowledged, checked_mode, when_asked
+from jmsclient.jms.acknowledgement import PRUNE_FROM, Unacknowledged, checked_mode, when_asked
+from jmsclient.jms.gathering import Gathered
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.options import AcknowledgeMode
 from jmsclient.transport.contract import Arrival, Outcome
