@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import socket
-import stat
 import threading
 import time
 from collections.abc import Mapping
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jmsclient.errors import ConfigurationError, JmsClientError, StoreError
+from jmsclient.private_socket import listen_privately
 from jmsclient.trigger.running import RunningTrigger
 
 LONGEST_LINE = 1024 * 1024
@@ -177,37 +176,9 @@ def _line(peer: socket.socket) -> bytes:
 
 
 def _listen(path: Path) -> socket.socket:
-    if os.path.lexists(path):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise OSError("a file is there that is no socket; move it away")
-        if _lives(path):
-            raise OSError("another worker listens on it")
-        path.unlink()
-    ears = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _bind_private(ears, path)
-        ears.listen(8)
-    except BaseException:
-        ears.close()
-        raise
-    return ears
-
-
-def _bind_private(ears: socket.socket, path: Path) -> None:
-    """Linux gives the file the mode of the socket; elsewhere the umask has to do, which is the whole process's for that moment."""
-    try:
-        os.fchmod(ears.fileno(), 0o600)
-    except OSError:
-        before = os.umask(0o177)
-        try:
-            ears.bind(str(path))
-        finally:
-            os.umask(before)
-    else:
-        ears.bind(str(path))
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        path.unlink()
-        raise OSError("this platform makes no socket that is its user's alone")
+    if path.is_socket() and _lives(path):
+        raise OSError("another worker listens on it")
+    return listen_privately(path, 8)
 
 
 def _lives(path: Path) -> bool:

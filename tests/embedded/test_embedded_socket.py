@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jmsclient import connect as connect_publicly
+from jmsclient import private_socket
 from jmsclient.errors import (
     ConfigurationError,
     ConnectionLostError,
@@ -74,7 +75,7 @@ def test_the_socket_is_private_where_only_the_umask_can_make_it_so(
 
     before = os.umask(0)
     try:
-        monkeypatch.setattr(listening.os, "fchmod", refuse)
+        monkeypatch.setattr(private_socket.os, "fchmod", refuse)
         connect()
         assert stat.S_IMODE(socket_of(store).stat().st_mode) == 0o600
         assert os.umask(0) == 0
@@ -83,7 +84,7 @@ def test_the_socket_is_private_where_only_the_umask_can_make_it_so(
 
 
 def test_where_no_private_socket_can_be_there_is_none(connect: Connect, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening.os, "fchmod", lambda *_: None)
+    monkeypatch.setattr(private_socket.os, "fchmod", lambda *_: None)
     before = os.umask(0)
     try:
         with Heard() as heard:

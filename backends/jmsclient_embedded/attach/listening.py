@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import select
 import socket
-import stat
 import threading
 import time
 from collections.abc import Sequence
@@ -24,6 +22,7 @@ from typing import Any
 from jmsclient.clock import Clock
 from jmsclient.errors import StoreInUseError
 from jmsclient.events import emit
+from jmsclient.private_socket import listen_privately
 from jmsclient_embedded.attach.frames import encode
 from jmsclient_embedded.attach.serving import Client, Welcome
 from jmsclient_embedded.attach.values import error_to_json
@@ -185,37 +184,9 @@ class Listening:
 
 
 def _listen(path: Path) -> socket.socket:
-    if os.path.lexists(path) and not stat.S_ISSOCK(path.lstat().st_mode):
-        raise OSError(f"{str(path)!r} is there and is no socket; move it away")
-    ears = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        path.unlink(missing_ok=True)
-        _bind_private(ears, path)
-        ears.listen(_BACKLOG)
-        ears.setblocking(False)
-    except BaseException:
-        ears.close()
-        raise
+    ears = listen_privately(path, _BACKLOG)
+    ears.setblocking(False)
     return ears
-
-
-def _bind_private(ears: socket.socket, path: Path) -> None:
-    """Bind with mode 0600 from the first moment. Linux gives the file the mode of the socket; elsewhere the umask has to do, which
-    is the whole process's for that moment."""
-    try:
-        os.fchmod(ears.fileno(), 0o600)
-    except OSError:
-        before = os.umask(0o177)
-        try:
-            ears.bind(str(path))
-        finally:
-            os.umask(before)
-    else:
-        ears.bind(str(path))
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        path.unlink()
-        raise OSError(f"this platform gives {str(path)!r} the mode {mode:o} instead of 600")
 
 
 def _turn_away(connected: socket.socket, text: str) -> None:
