@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import jmsclient
 from jmsclient.destination import Queue
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.testing.conformance import RecordingListener, RecordingSink
@@ -22,6 +23,18 @@ from .peer import Peer
 
 QUEUE = Queue("q")
 PATIENCE = 10.0
+
+
+@pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")
+def url(request: pytest.FixtureRequest) -> str:
+    """Of each real broker."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[jmsclient.Connection]:
+    with jmsclient.connect(url) as one:
+        yield one
 
 
 @pytest.fixture

@@ -117,11 +117,6 @@ def test_ra_9_a_peer_that_sends_all_it_may(peer: Peer, taken: bool, sizes: list[
         assert max(flood.on_its_way) <= ON_ITS_WAY + max(sizes)
 
 
-@pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
 @pytest.fixture
 def connection(url: str) -> Iterator[Connection]:
     with jmsclient.connect(url, request_timeout=60.0) as one:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,17 +18,6 @@ from .conftest import Client, wait_for
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
 PATIENCE = 10.0
-
-
-@pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[Connection]:
-    with jmsclient.connect(url) as one:
-        yield one
 
 
 @pytest.fixture

@@ -28,11 +28,6 @@ TIME_OUT = 2.0
 Behind = Callable[[str], Proxy]
 
 
-@pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
 @pytest.fixture
 def queue() -> str:
     return f"live.{secrets.token_hex(6)}"

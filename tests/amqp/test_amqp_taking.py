@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,17 +18,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a
 COUNT = 300
 PATIENCE = 10.0
 OPTIONS = jmsclient.ConsumerOptions(read_ahead_messages=100)
-
-
-@pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[Connection]:
-    with jmsclient.connect(url) as one:
-        yield one
 
 
 def declared(policy: str) -> Queue:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,17 +22,6 @@ from .peer import DISPOSITION, Conversation, Peer
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 pytestmark = pytest.mark.timeout(300)  # the first test of a broker may have to fetch it
 PATIENCE = 10.0
-
-
-@pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")
-def url(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[Connection]:
-    with jmsclient.connect(url) as one:
-        yield one
 
 
 @pytest.fixture
