@@ -29,6 +29,7 @@ from jmsclient.errors import (
 from jmsclient.message import Message, MessageKind
 from jmsclient.transport.contract import ACCEPT
 
+from ..lightning import Struck, lightning  # noqa: TID252  tests are no package that has a name
 from .conftest import Client, wait_for
 
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
@@ -538,17 +539,11 @@ def test_s08_a_connection_lost_before_the_commit(artemis: Any, connect_to: Calla
     assert sink.arrivals == []
 
 
-class Struck(Exception):  # noqa: N818  it is no error
-    """Raised by a signal handler."""
-
-
+@pytest.mark.timeout(300, method="thread")  # see `lightning`
 def test_if_40_exceptions_from_signal_handlers_strand_nothing(artemis_url: str, queue: str) -> None:
     count = 4000
     found: list[int] = []
     message: Message | None = None
-
-    def strike(*_: object) -> None:
-        raise Struck
 
     def note() -> None:
         nonlocal message
@@ -556,36 +551,32 @@ def test_if_40_exceptions_from_signal_handlers_strand_nothing(artemis_url: str, 
             found.append(int(str(message.body)))
             message = None
 
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        with jmsclient.connect(artemis_url) as connection:
-            session = connection.create_session()
-            session.create_producer(queue).send_many(str(number) for number in range(count))
-            consumer = session.create_consumer(queue)
-            end = time.monotonic() + 20
-            strikes = 0
-            ended = False
-            while not ended and time.monotonic() < end:
-                try:
-                    if len(found) < count - 2:  # armed anew after each, until the last wait
-                        signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.002 * secrets.randbelow(100) / 100)
-                    while (message := consumer.receive(1.0)) is not None:
-                        note()
-                    ended = True
-                except Struck:
-                    strikes += 1
+    with jmsclient.connect(artemis_url) as connection, lightning(0.0005, 0.0025) as storm:
+        session = connection.create_session()
+        session.create_producer(queue).send_many(str(number) for number in range(count))
+        consumer = session.create_consumer(queue)
+        end = time.monotonic() + 20
+        strikes = 0
+        ended = False
+        while not ended and time.monotonic() < end:
+            try:
+                if len(found) < count - 2:  # armed anew after each, until the last wait
+                    storm.arm()
+                while (message := consumer.receive(1.0)) is not None:
                     note()
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            assert found == sorted(set(found)), "in order, none twice"
-            assert len(found) >= count - 2, "one may be struck after it was returned and before it was stored"
-            assert strikes > 20
-            start = time.monotonic()
-            session.close()
-            assert time.monotonic() - start < 3.0
-            assert connection.create_session().create_consumer(queue).receive(0.0) is None, "each was acknowledged"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+                ended = True
+            except Struck:
+                storm.disarm()
+                strikes += 1
+                note()
+        storm.disarm()
+        assert found == sorted(set(found)), "in order, none twice"
+        assert len(found) >= count - 2, "one may be struck after it was returned and before it was stored"
+        assert strikes > 20
+        start = time.monotonic()
+        session.close()
+        assert time.monotonic() - start < 3.0
+        assert connection.create_session().create_consumer(queue).receive(0.0) is None, "each was acknowledged"
 
 
 def lost(client: Client) -> Exception:

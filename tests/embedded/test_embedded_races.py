@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-import signal
 import threading
 from collections import Counter
-from types import FrameType
 
 import pytest
 
@@ -17,6 +15,7 @@ from jmsclient_embedded.invariants import check
 from jmsclient_embedded.receiver import EmbeddedReceiver
 from jmsclient_embedded.transport import simulate_connection_loss
 
+from ..lightning import GUARDED, SWALLOWED, Lightning, Struck, lightning  # noqa: TID252  tests are no package that has a name
 from .conftest import PATIENCE, Client, Connect, RecordingSink, content, hand
 
 SENDERS, RECEIVERS, MESSAGES = 3, 4, 600
@@ -149,36 +148,27 @@ def test_if_18_drain_against_senders_loses_nothing(client: Client) -> None:
     assert bodies == [str(number) for number in range(len(bodies))]
 
 
-class Struck(Exception):  # noqa: N818  it is no error
-    """Raised by the signal handler."""
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike may hit a finaliser
+@GUARDED
+@SWALLOWED
 def test_if_40_signals_that_raise_strand_nothing(client: Client) -> None:
     dice = random.Random(random.randrange(1 << 30))
     sender = client.session.open_sender(Queue("q"), None)
     sink = RecordingSink()
     receiver = client.session.open_receiver(ReceiverSpec(destination=Queue("q")), sink, None)
 
-    def strike(number: int, frame: FrameType | None) -> None:
-        raise Struck
-
-    def rounds(strike_after: float) -> None:
-        signal.setitimer(signal.ITIMER_REAL, strike_after, 0.5)  # again, should a finaliser swallow it
+    def rounds(storm: Lightning) -> None:
+        storm.arm()
         while True:
             sender.send([content("a"), content("b")], room_deadline=None, confirm_timeout=None)
             receiver.request(2)
             receiver.settle(sink.arrivals[-4:], dice.choice([ACCEPT, RELEASE, RETRY]))
             receiver.drain(None)
 
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
+    with lightning(0.0001, 0.003) as storm:
         for _ in range(300):
             with pytest.raises(Struck):
-                rounds(dice.uniform(0.0001, 0.003))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+                rounds(storm)
+            storm.disarm()
     receiver.drain(None)
     check(client.broker)
     receiver.settle(list(sink.arrivals), ACCEPT)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
@@ -16,53 +14,29 @@ from jmsclient import connect as connect_public
 from jmsclient.errors import JmsClientError
 from jmsclient_embedded.invariants import check
 
+from ..lightning import GUARDED, SWALLOWED, Struck, lightning  # noqa: TID252  tests are no package that has a name
 from .conftest import Background, Client, Connect, until
 
 SECONDS = 1.5
 ENOUGH = 5
-armed = [False]
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike may hit a finaliser
-
-
-class Struck(Exception):  # noqa: N818  it is no error
-    """What the signal handler raises."""
-
-
-@contextmanager
-def strikes() -> Iterator[Callable[[], None]]:
-    """SIGALRM raises on the main thread, once armed; the call gives the next strike. Ends by itself."""
-
-    def strike(signum: int, frame: object) -> None:
-        if armed[0]:
-            raise Struck
-
-    def again() -> None:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0005, 0.01))
-
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        yield again
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+pytestmark = [GUARDED, SWALLOWED]
 
 
 def struck_for_a_while(calls: list[Callable[[], object]]) -> int:
     """Have them called in turn, each struck at some point; how many strikes hit."""
     hits, end = 0, time.monotonic() + SECONDS
-    with strikes() as again:
+    with lightning(0.0005, 0.01) as storm:
         while time.monotonic() < end or (hits <= ENOUGH and time.monotonic() < end + 20):  # a busy machine strikes less
             for call in calls:
                 try:
-                    armed[0] = True
-                    again()
+                    storm.arm()
                     call()
                 except Struck:
                     hits += 1
                 except JmsClientError:
                     pass
                 finally:
-                    armed[0] = False  # a plain store, before which no signal handler runs
+                    storm.disarm()
     return hits
 
 

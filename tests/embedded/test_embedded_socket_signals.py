@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import secrets
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,15 +13,13 @@ from jmsclient.transport.contract import Backend, Endpoint, Transport, Transport
 from jmsclient.transport.registry import register, unregister
 from jmsclient_embedded.attach.attaching import attach
 
+from ..lightning import GUARDED, Struck, lightning  # noqa: TID252  tests are no package that has a name
 from .attached import holding, wait_until
 from .conftest import Client
 
+pytestmark = GUARDED
 SECONDS = 1.5
 MESSAGES = 5000
-
-
-class Struck(Exception):  # noqa: N818  it is what the handler raises, no error
-    """Raised by the signal handler."""
 
 
 class ThroughTheSocket(Backend):
@@ -60,21 +53,6 @@ def attached(holder: Client, store: Path) -> Iterator[Connection]:
         unregister("attached")
 
 
-@contextmanager
-def lightning(dice: random.Random) -> Iterator[Callable[[], None]]:
-    """Strikes once after each call of what it gives, at a random moment."""
-
-    def strike(number: int, frame: Any) -> None:
-        raise Struck
-
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        yield lambda: signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.00005, 0.003))  # type: ignore[func-returns-value]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL])
 def test_if_40_nothing_is_stranded(holder: Client, attached: Connection, mode: AcknowledgeMode, persistent: bool) -> None:
@@ -83,16 +61,18 @@ def test_if_40_nothing_is_stranded(holder: Client, attached: Connection, mode: A
     consumer = session.create_consumer("q", prefetch=20)
     end = time.monotonic() + SECONDS
     strikes = 0
-    with lightning(random.Random(secrets.randbits(32))) as strike:
+    with lightning(0.00005, 0.003) as storm:
         while time.monotonic() < end:
             try:
-                strike()
+                storm.arm()
                 while time.monotonic() < end:
                     message = consumer.receive(0.01)
                     if message is not None:
                         message.acknowledge()
             except Struck:
                 strikes += 1
+            finally:
+                storm.disarm()
     attached.close()
     assert strikes > 20
     numbers = holder.admin.statistics("q")

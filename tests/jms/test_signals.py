@@ -4,13 +4,10 @@ forks."""
 from __future__ import annotations
 
 import os
-import random
-import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,27 +16,11 @@ from jmsclient import AcknowledgeMode, Connection, IllegalStateError, Session, c
 from jmsclient.events import subscribe
 from jmsclient.testing.scripted import ScriptedBackend
 
+from ..lightning import GUARDED, SWALLOWED, Lightning, Struck, lightning  # noqa: TID252  tests are no package that has a name
+
+pytestmark = GUARDED
 SECONDS = 2.0
 BATCH = 2000
-
-
-class Struck(Exception):  # noqa: N818  it is what the handler raises, no error
-    """Raised by the signal handler."""
-
-
-@contextmanager
-def lightning(dice: random.Random, shortest: float = 0.00005, longest: float = 0.002) -> Iterator[Callable[[], None]]:
-    """Strikes once after each call of what it gives, at a random moment."""
-
-    def strike(number: int, frame: Any) -> None:
-        raise Struck
-
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        yield lambda: signal.setitimer(signal.ITIMER_REAL, dice.uniform(shortest, longest))  # type: ignore[func-returns-value]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 class Box:
@@ -88,14 +69,14 @@ CASES = [
 ]
 
 
-def one_strike(strike: Callable[[], None], work: Any, session: Session, consumer: Any, box: Box) -> None:
-    """Work until struck, or for a second: a strike inside a finalizer cannot leave it."""
+def one_strike(storm: Lightning, work: Any, session: Session, consumer: Any, box: Box) -> None:
+    """Work until struck."""
     try:
-        strike()
-        end = time.monotonic() + 1
-        while time.monotonic() < end:
+        storm.arm()
+        while True:
             work(session, consumer, box)
     except Struck:
+        storm.disarm()
         box.note()
 
 
@@ -112,12 +93,11 @@ class Supply:
             self.sent.update(zip(texts, self._producer.send_many(texts), strict=True))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # see `one_strike`
+@SWALLOWED
 @pytest.mark.parametrize(("mode", "work", "prefetch"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, prefetch: int) -> None:
     """Every message was seen, is still on the queue, or (acknowledged in AUTO, struck before the return, then its consumer
     closed) is named by an event."""
-    dice = random.Random(secrets.randbits(32))
     box = Box()
     struck: set[object] = set()
     unsubscribe = subscribe(lambda event: struck.add(event.fields.get("message_id")) if event.name == "struck" else None)
@@ -128,19 +108,19 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
         consumer = session.create_consumer("Q", prefetch=prefetch)
         strikes = 0
         end = time.monotonic() + SECONDS
-        with lightning(dice) as strike:
+        with lightning() as storm:
             while time.monotonic() < end:
                 supply.fill(len(box.seen))
-                one_strike(strike, work, session, consumer, box)
+                one_strike(storm, work, session, consumer, box)
                 strikes += 1
                 if strikes % 25 == 0:
-                    close_struck(strike, consumer)
+                    close_struck(storm, consumer)
                     counters = consumer.intake.counters
                     assert counters.buffered == counters.held == 0
                     consumer = session.create_consumer("Q", prefetch=prefetch)
             if mode is AcknowledgeMode.CLIENT:
                 session.acknowledge()
-            close_struck(strike, own)
+            close_struck(storm, own)
         assert strikes > 20
         rest: set[str | None] = set()
         with filler.create_session() as reading, reading.create_consumer("Q") as last:
@@ -151,21 +131,21 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
         assert missing == []
 
 
-def close_struck(strike: Callable[[], None], target: Any) -> None:
+def close_struck(storm: Lightning, target: Any) -> None:
     """Close under fire until it is closed."""
     while not target.closed:
         try:
-            strike()
+            storm.arm()
             target.close()
-            signal.setitimer(signal.ITIMER_REAL, 0)
         except Struck:
             pass
+        finally:
+            storm.disarm()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike inside a finalizer cannot leave it
+@SWALLOWED
 def test_if40_a_transacted_move_is_all_or_nothing(url: str) -> None:
     """Messages are moved from one queue to another, each with its mark; whatever strikes, each is in exactly one of them."""
-    dice = random.Random(secrets.randbits(32))
     with connect(url) as filler:
         given = [str(number) for number in range(BATCH)]
         filler.create_session().create_producer("Q").send_many(given)
@@ -173,26 +153,25 @@ def test_if40_a_transacted_move_is_all_or_nothing(url: str) -> None:
         session = own.create_session(AcknowledgeMode.TRANSACTED)
         strikes = turns = 0
         end = time.monotonic() + SECONDS
-        with lightning(dice) as strike:
+        with lightning() as storm:
             while time.monotonic() < end:
                 consumer = session.create_consumer("Q" if turns % 2 == 0 else "R", prefetch=10)
                 producer = session.create_producer("R" if turns % 2 == 0 else "Q")
-                while move(strike, session, consumer, producer):
+                while move(storm, session, consumer, producer):
                     strikes += 1
                     if strikes % 25 == 0:
                         break
-                close_struck(strike, consumer)
+                close_struck(storm, consumer)
                 turns += consumer.read_ahead.fetched == 0  # there is nothing left to move: back again
-            close_struck(strike, own)
+            close_struck(storm, own)
         assert strikes > 20
         left, moved = [texts_of(filler, queue) for queue in ("Q", "R")]
         assert Counter(left + moved) == Counter(given)
         assert moved or turns
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a strike inside a finalizer cannot leave it
+@SWALLOWED
 def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
-    dice = random.Random(secrets.randbits(32))
     with connect(url) as filler:
         given = [str(number) for number in range(300)]
         filler.create_session().create_producer("Q").send_many(given)
@@ -200,35 +179,34 @@ def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
         session = own.create_session()
         strikes = 0
         end = time.monotonic() + SECONDS / 2
-        with lightning(dice) as strike:
+        with lightning() as storm:
             while time.monotonic() < end:
                 try:
                     browser = session.create_browser("Q")
                     while time.monotonic() < end:
-                        strike()
+                        storm.arm()
                         assert len(list(browser)) == len(given)
                 except Struck:
                     strikes += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
+                finally:
+                    storm.disarm()
             assert [message.text for message in session.create_browser("Q")] == given
-            close_struck(strike, own)
+            close_struck(storm, own)
         assert strikes > 20
         assert texts_of(filler, "Q") == given
 
 
-def move(strike: Callable[[], None], session: Session, consumer: Any, producer: Any) -> bool:
+def move(storm: Lightning, session: Session, consumer: Any, producer: Any) -> bool:
     """Move messages until struck, and roll back what was struck: True. False where nothing is left."""
     try:
-        strike()
-        while True:
-            message = consumer.receive(0.02)
-            if message is None:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                return False
+        storm.arm()
+        while (message := consumer.receive(0.02)) is not None:
             producer.send(message.text)
             session.commit()
+        storm.disarm()
+        return False
     except Struck:
-        pass
+        storm.disarm()
     session.rollback()
     return True
 
