@@ -18,6 +18,9 @@ import pytest
 
 from .brokers.fixtures import *  # noqa: F403  fixtures for every room
 
+with contextlib.suppress(ImportError):
+    from .processes import pytest_xdist_make_scheduler  # noqa: F401  a hook; without pytest-xdist there is one process
+
 REDIS_URL = "JMSCLIENT_TEST_REDIS_URL"
 REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"
 
