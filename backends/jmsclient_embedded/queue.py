@@ -1,8 +1,9 @@
-"""Owns one queue: which message is in which state, how often it was handed over, and the statistics.
+"""Owns one queue: which message is in which state, and how often it was handed over.
 
 A pure state machine: time comes in as arguments, nothing waits, nothing is written. It must not know of threads, sinks or
 stores; the caller serialises the calls. The order of what can be taken is in ready.py, what waits for a time in timetable.py,
-units of order in units.py. Source: rules IF-7, IF-8, IF-11, IF-13 to IF-15, IF-33, IF-34 and T4 to T17.
+what nobody may see yet in uncommitted.py, units of order in units.py, the numbers in tally.py.
+Source: rules IF-7, IF-8, IF-11, IF-13 to IF-15, IF-33, IF-34 and T4 to T17.
 """
 
 from __future__ import annotations
@@ -18,38 +19,25 @@ from jmsclient_embedded.ready import Ready
 from jmsclient_embedded.selection import Selection
 from jmsclient_embedded.settings import PRIORITIES, QueueSettings
 from jmsclient_embedded.states import State
+from jmsclient_embedded.tally import Tally
 from jmsclient_embedded.thresholds import Thresholds
 from jmsclient_embedded.timetable import Timetable
+from jmsclient_embedded.uncommitted import Uncommitted, entries_of
 from jmsclient_embedded.units import UnitsOfOrder
 
 _PRIORITIES = frozenset(range(PRIORITIES))
-_SEND, _VISIBLE, _RECEIVE, _GONE = State.SEND, State.VISIBLE, State.RECEIVE, State.GONE  # an attribute costs ten times a global
+_VISIBLE, _RECEIVE, _GONE = State.VISIBLE, State.RECEIVE, State.GONE  # an attribute costs ten times a global
 
 
 _size = attrgetter("size")
 
 
-class MessageQueue:
+class MessageQueue(Tally):
     """The state machine of one queue. Not thread-safe: every call under the broker's lock."""
 
     def __init__(self, name: str, settings: QueueSettings) -> None:
+        super().__init__()
         self.name = name
-        self.visible = 0
-        """Messages that can be taken."""
-        self.ordered = 0
-        self.pending = 0
-        self.high = 0
-        self.received = 0
-        self.bytes_current = 0
-        self.bytes_pending = 0
-        self.bytes_high = 0
-        self.bytes_received = 0
-        self.acknowledged = 0
-        self.expired = 0
-        self.moved = 0
-        self.deleted = 0
-        self.discarded = 0
-        self.bytes_removed = 0
         self.expiring = 0
         """Messages with an expiry that are not gone: while it is 0, no scan is needed."""
         self.insertion_paused = False
@@ -65,8 +53,7 @@ class MessageQueue:
         self._ready = Ready()
         self._timetable = Timetable()
         self._paused: dict[int, Entry] = {}
-        self._sending: dict[int, Entry] = {}
-        self._storing: dict[int, Texts] = {}  # in `send` too, by the number of the first
+        self._uncommitted = Uncommitted()
         self._thresholds: Thresholds | None = None
         self.settings = settings
 
@@ -80,11 +67,6 @@ class MessageQueue:
         self._settings = settings
         self._thresholds = Thresholds(settings) if settings.thresholds else None
         self._watch()
-
-    @property
-    def current(self) -> int:
-        """Messages that are there and not in flight."""
-        return self.visible + self.ordered
 
     # -- in --------------------------------------------------------------------------------------------------------
 
@@ -150,43 +132,29 @@ class MessageQueue:
         every persistent message has a row."""
         self._ready.stores = True
         texts.first = reserve(len(texts))
-        self._storing[texts.first] = texts
+        self._uncommitted.hold_texts(texts)
         self.pending += len(texts)
         self.bytes_pending += texts.size
 
     def end_texts(self, texts: Texts, wall: float) -> None:
         """T5: they are stored."""
-        if self._storing.pop(texts.first, None) is None:
-            self.end_send(self._looked_at(texts), wall)
-            return
-        self.pending -= len(texts)
-        self.bytes_pending -= texts.size
-        if not self._show_texts(texts):
-            self.add(self._entries_of(texts), wall)
+        looked_at = self._release_texts(texts)
+        if looked_at is not None:
+            self.add(looked_at, wall)
+        elif not self._show_texts(texts):
+            self.add(entries_of(texts), wall)
 
     def fail_texts(self, texts: Texts) -> None:
         """T6: they could not be stored."""
-        if self._storing.pop(texts.first, None) is None:
-            self.fail_send(self._looked_at(texts))
-            return
-        self.pending -= len(texts)
-        self.bytes_pending -= texts.size
+        for entry in self._release_texts(texts) or ():
+            entry.state = _GONE
         if self.quota is not None:
             self.quota.freed()
 
-    def _entries_of(self, texts: Texts) -> list[Entry]:
-        return [Entry(number, content, stored=True) for number, content in enumerate(texts, texts.first)]
-
-    def _looked_at(self, texts: Texts) -> list[Entry]:
-        return [self._sending[sequence] for sequence in range(texts.first, texts.first + len(texts))]
-
-    def _look_at_storing(self) -> None:
-        """Somebody does: they are entries from here on."""
-        for texts in self._storing.values():
-            for entry in self._entries_of(texts):
-                entry.state = _SEND
-                self._sending[entry.sequence] = entry
-        self._storing.clear()
+    def _release_texts(self, texts: Texts) -> list[Entry] | None:
+        self.pending -= len(texts)
+        self.bytes_pending -= texts.size
+        return self._uncommitted.release_texts(texts)
 
     def put_texts(self, texts: Texts, reserve: Callable[[int], int]) -> bool:
         """`put` for all of them at once, none of which is made yet; False where they have to be looked at, one by one."""
@@ -215,22 +183,13 @@ class MessageQueue:
 
     def begin_send(self, entries: Iterable[Entry], *, transacted: bool = False) -> None:
         """T4: messages that nobody may see yet: their transaction has not ended, or they must be stored first."""
-        number = size = 0
-        for entry in entries:
-            entry.state = _SEND
-            entry.transacted = transacted
-            self._sending[entry.sequence] = entry
-            number += 1
-            size += entry.size
+        number, size = self._uncommitted.hold(entries, transacted=transacted)
         self.pending += number
         self.bytes_pending += size
 
     def renumber(self, entries: Iterable[Entry], next_sequence: Callable[[], int]) -> None:
         """T5: what was sent in a transaction takes its place in the order in which transactions end."""
-        for entry in entries:
-            del self._sending[entry.sequence]
-            entry.sequence = next_sequence()
-            self._sending[entry.sequence] = entry
+        self._uncommitted.renumber(entries, next_sequence)
 
     def end_send(self, entries: Sequence[Entry], wall: float) -> None:
         """T5: they are committed, or stored."""
@@ -246,19 +205,8 @@ class MessageQueue:
             self.quota.freed()
 
     def _leave_send(self, entries: Sequence[Entry]) -> None:
-        sending = self._sending
-        if len(sending) == len(entries):  # nearly always
-            sending.clear()
-        else:
-            for entry in entries:
-                del sending[entry.sequence]
-        size = 0
-        for entry in entries:
-            if entry.transacted:
-                entry.transacted = False
-            size += entry.size
         self.pending -= len(entries)
-        self.bytes_pending -= size
+        self.bytes_pending -= self._uncommitted.release(entries)
 
     def _enter(self, entry: Entry, wall: float) -> None:
         content = entry.content
@@ -292,13 +240,6 @@ class MessageQueue:
         else:
             self._make_visible(entry)
         self._note_high()
-
-    def _note_high(self) -> None:
-        current = self.visible + self.ordered
-        if current > self.high:
-            self.high = current
-        if self.bytes_current > self.bytes_high:
-            self.bytes_high = self.bytes_current
 
     def _make_visible(self, entry: Entry) -> None:
         entry.state = _VISIBLE
@@ -594,8 +535,7 @@ class MessageQueue:
         yield from self.units
         yield from self._timetable
         yield from self._paused.values()
-        self._look_at_storing()
-        yield from self._sending.values()
+        yield from self._uncommitted.entries()
 
     def new_in_order(self) -> Iterator[list[int]]:
         """The sequence numbers of new visible messages, priority by priority, as they wait (for the checker)."""
@@ -609,11 +549,7 @@ class MessageQueue:
     @property
     def uncommitted(self) -> int:
         """Messages in `send`: not yet the queue's."""
-        return len(self._sending) + sum(map(len, self._storing.values()))
-
-    def reset_statistics(self) -> None:
-        """The high-water marks begin anew at the current values (IF-15)."""
-        self.high, self.bytes_high = self.current, self.bytes_current
+        return len(self._uncommitted)
 
     def pending_by_kind(self) -> PendingByKind:
         """In-flight messages by what they wait for."""
@@ -630,20 +566,4 @@ class MessageQueue:
 
     def statistics(self) -> DestinationStatistics:
         """The numbers of this moment; those of consumers, senders and pauses are not the queue's to know."""
-        return DestinationStatistics(
-            messages_current=self.current,
-            messages_pending=self.pending,
-            messages_high=self.high,
-            messages_received=self.received,
-            bytes_current=self.bytes_current,
-            bytes_pending=self.bytes_pending,
-            bytes_high=self.bytes_high,
-            bytes_received=self.bytes_received,
-            messages_acknowledged=self.acknowledged,
-            messages_expired=self.expired,
-            messages_moved=self.moved,
-            messages_deleted=self.deleted,
-            messages_discarded=self.discarded,
-            bytes_removed=self.bytes_removed,
-            pending_by_kind=self.pending_by_kind(),
-        )
+        return self._statistics(self.pending_by_kind())
