@@ -103,16 +103,23 @@ class Buffer:
         used = self.granted + len(self.queue) + (len(self.out) if self._counts_unsettled else 0)
         room = self.window - used if used <= self._low else 0
         size = self._recent_size or FIRST_SIZE
+        later = None
         if room > 0 and size * self.window > self._window_bytes:
-            used_bytes = self.bytes + self.granted * size
+            waiting = tuple(self.queue)
+            used_bytes = sum(map(_size, waiting)) + self.granted * size
             if used_bytes > self._low_bytes and used > 0:
                 room = 0
             else:
                 room = max(min(room, (self._window_bytes - used_bytes) // size), 0 if used else 1)
+            if not room:  # not each message that leaves is worth a new sum, only as many as the bytes that are too many
+                excess = max(1, -(-(used_bytes - self._low_bytes) // size))
+                later = max(len(waiting) - excess, -self.granted)
         if room > 0:
             self.granted += room
             self.requests_sent += 1
         self._set_mark()
+        if later is not None:
+            self.mark = min(self.mark, later)
         return room
 
     def want_one(self) -> bool:

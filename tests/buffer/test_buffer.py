@@ -99,6 +99,50 @@ def test_ra9_demand_for_small_messages_is_too_much_for_large_ones() -> None:
     assert one.plan() == 5
 
 
+def test_ra10_bytes_are_summed_up_a_few_times_a_request_not_once_a_message() -> None:
+    """RA-9, RA-10: where the bytes decide, `mark` says how many messages have to leave before it is worth to ask again, and the
+    request is made at the same message as if each had been asked about."""
+    one = buffer(window=1000, window_bytes=8_000_000)
+    one.add([arrival(size=10_000)], 0.0)
+    one.queue.popleft()
+    assert one.plan() == 800
+    one.add([arrival(size=10_000) for _ in range(800)], 0.0)
+    plans, requests = 0, []
+    for taken in range(1, 801):
+        one.queue.popleft()
+        if len(one.queue) <= one.mark:
+            plans += 1
+            count = one.plan()
+            if count:
+                requests.append((taken, count))
+    assert requests == [(200, 200), (400, 200), (600, 200), (800, 200)]
+    assert plans <= 3 * len(requests)
+
+
+@given(
+    sizes=st.lists(st.sampled_from([1, 10, 1000, 9_999, 50_000, 250_000]), min_size=1, max_size=300),
+    steps=st.lists(st.booleans(), max_size=40),
+    window=st.sampled_from([1, 7, 100]),
+    refill=st.sampled_from(["empty", 1, 75, 100]),
+)
+def test_ra9_whatever_the_sizes_demand_never_dries_up(sizes: list[int], steps: list[bool], window: int, refill: Any) -> None:
+    """RA-10: an application that asks only where `mark` says so still gets every message."""
+    one = buffer(window=window, window_bytes=100_000, refill=refill)
+    one.plan()
+    coming = [arrival(number, size=size) for number, size in enumerate(sizes)]
+    turns = iter(steps)
+    while coming:
+        assert one.granted or one.queue, "neither asked for nor here: it would wait for ever"
+        if one.granted and (not one.queue or next(turns, True)):
+            count = min(one.granted, 3, len(coming))
+            one.add(coming[:count], 0.0)
+            del coming[:count]
+        else:
+            one.queue.popleft()
+        if len(one.queue) <= one.mark:
+            one.plan()
+
+
 def test_if17_unsettled_ones_count_for_a_trigger() -> None:
     one = buffer(window=4, refill=100, counts_unsettled=True)
     assert one.plan() == 4
