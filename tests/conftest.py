@@ -17,6 +17,13 @@ from pathlib import Path
 import pytest
 
 from .brokers.fixtures import *  # noqa: F403  fixtures for every room
+from .ending import (  # noqa: F401  hooks
+    pytest_configure,
+    pytest_runtest_teardown,
+    pytest_timeout_cancel_timer,
+    pytest_timeout_set_timer,
+    pytest_unconfigure,
+)
 
 with contextlib.suppress(ImportError):
     from .processes import pytest_xdist_make_scheduler  # noqa: F401  a hook; without pytest-xdist there is one process
