@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jmsclient.destination import Topic
-from jmsclient.errors import ConnectionLostError, MessageFormatError, UnsupportedFeatureError
+from jmsclient.errors import ConnectionLostError, MessageFormatError, TransactionRolledBackError, UnsupportedFeatureError
 from jmsclient.events import emit
 from jmsclient.transport.contract import Arrival, Outcome, ReceiverSpec, Sink, Verb
 from jmsclient_amqp.content import AmqpContent
-from jmsclient_amqp.engine.library import MODIFIED, RELEASED
+from jmsclient_amqp.engine.library import MODIFIED, RELEASED, TRANSACTIONAL
 from jmsclient_amqp.engine.links import Disposition
 from jmsclient_amqp.header import derived_count, exact_count, expiry, no_count
 from jmsclient_amqp.loop import Answer
@@ -81,10 +81,14 @@ class AmqpReceiver(LinkLife):
             self._owed = 0
             answer.give(None)
             return
+        first = not self._drains
         self._drains.append(self._transport.awaited(answer))
         self._looks = _BROWSER_LOOKS if self.spec.kind == "browse" else 0
         self._asked = self.link.credit
-        self._begin_drain()
+        if first:
+            self._begin_drain()
+        else:
+            self._press_drain()
 
     def _drained(self) -> None:
         """Of a browser that got nothing, ask again before it is believed: a broker may answer before it has looked."""
@@ -222,12 +226,15 @@ class AmqpReceiver(LinkLife):
     def _apply(self, arrivals: list[Arrival], disposition: Disposition) -> None:
         held = self._held
         numbers = [arrival.tag for arrival in arrivals if held.pop(arrival.tag, None) is not None]
-        if self._keeps_returned and disposition.code == RELEASED and not held and (self._closed or not self.link.credit):
+        if self._keeps_returned and disposition.code == RELEASED and self._leaves(held):
             self.link.leave(numbers)  # the link is closed below, and gives back uncounted what is unsettled; this would count
         elif numbers:
             self.link.settle(numbers, disposition)
         if len(numbers) < len(arrivals):
             self._count_stale(len(arrivals) - len(numbers))
+            if disposition.code == TRANSACTIONAL and self._transaction is not None:
+                text = f"a message of {self._what} came back to the broker before it was accepted in the transaction"
+                self._transaction.doomed = TransactionRolledBackError(text)
         if self._keeps_returned and disposition.code in (RELEASED, MODIFIED):
             self._returned = True
         if held:
@@ -236,6 +243,10 @@ class AmqpReceiver(LinkLife):
             self._detach()
         elif self._returned and self._phase is Phase.OPEN and not self.link.credit:
             self._recycle()
+
+    def _leaves(self, held: dict[int, Arrival]) -> bool:
+        """The link is about to go, and no message of it is wanted."""
+        return self._gone is not None or (not held and (self._closed or not self.link.credit))
 
     def _count_stale(self, count: int) -> None:
         """Settled too late: the broker has it back already, or somebody settled it twice."""

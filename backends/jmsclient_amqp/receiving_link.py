@@ -24,14 +24,12 @@ from jmsclient.transport.contract import RETRY, Arrival, Receiver, ReceiverSpec,
 from jmsclient_amqp.engine.links import Disposition, ReceivingLink, SessionHandle
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.outcomes import disposition_of
+from jmsclient_amqp.patience import DRAIN_AGAIN, Patience, blame, not_drained
 from jmsclient_amqp.refusals import link_lost, link_refused
 from jmsclient_amqp.termini import SELECTOR, local, source_of, wanted_filters
 
 if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
-
-DRAIN_AGAIN = 0.25
-"""Seconds after which a drain that is not answered is asked for again."""
 
 
 class Phase(Enum):
@@ -82,6 +80,7 @@ class LinkLife(Receiver):
         self._attaching: Answer[None] | None = None
         self._drains: list[Answer[None]] = []
         self._reminding = False
+        self._patience = Patience(session.transport.settings.drain_timeout)
         self._closes: list[Answer[None]] = []
 
     # -- attaching --------------------------------------------------------------------------------------------------
@@ -225,8 +224,13 @@ class LinkLife(Receiver):
             self._begin_drain()
 
     def _begin_drain(self) -> None:
-        """Ask for the credit back, and again while nobody answers: a broker may overlook a drain that comes just as it answers the
-        one before (Artemis does, for good)."""
+        """Ask for the credit back; its limit begins."""
+        self._patience.begin(self._transport.clock.monotonic(), self.link.came)
+        self._press_drain()
+
+    def _press_drain(self) -> None:
+        """Ask, and again while nobody answers: a broker may overlook a drain that comes just as it answers the one before (Artemis
+        does, for good)."""
         self.link.drain()
         if not self._reminding:
             self._reminding = True
@@ -235,8 +239,40 @@ class LinkLife(Receiver):
     def _remind(self) -> None:
         self._reminding = False
         waits = self._phase is Phase.STOPPING or (self._phase is Phase.OPEN and bool(self._drains))
-        if waits and not self.link.drained:
-            self._begin_drain()
+        if not waits or self.link.drained:
+            return
+        if not self._patience.ended(self._transport.clock.monotonic(), self.link.came) or self._needed:
+            self._press_drain()
+        elif self._phase is Phase.STOPPING:
+            self._detach_now()
+        else:
+            self._give_link_up()
+
+    @property
+    def _needed(self) -> bool:
+        """What was accepted over it belongs to a transaction that is open still: an end of the link might undo that."""
+        transaction = self._session.transaction
+        return self._phase is Phase.OPEN and transaction is not None and transaction.open
+
+    def _give_link_up(self) -> None:
+        """Nobody answers the drain (IF-18). First whoever holds what nobody has seen gives it back, for only there is known what
+        that is; then the link goes."""
+        self._gone = error = not_drained(self._what, self._patience.limit)
+        self._closed = True  # what still comes is given back
+        drains, self._drains = self._drains, []
+        self._sink.recall()
+        self._tell(self._leave_link, error, drains)
+
+    def _leave_link(self, error: JmsClientError, drains: list[Answer[None]]) -> None:
+        if self._phase is Phase.OPEN:
+            self._phase = Phase.DETACHING
+            self._return_held()  # not marked as settled: whoever acknowledges one late is to hear that it comes again
+            self.link.blame(blame(self._patience.limit))
+            self._detach()
+        self._sink.closed(error)
+        for drain in drains:
+            self._transport.answered(drain)
+            drain.fail(error)
 
     def _stopped(self) -> None:
         if self._held:
@@ -316,17 +352,21 @@ class LinkLife(Receiver):
         return self._phase is not Phase.STOPPING or not self._drainable or self.link.drained
 
     def give_back(self) -> None:
-        """Settle all that is unsettled: what was handed over counts, the rest does not (T13, T14)."""
+        """At the end of its session: settle all that is unsettled."""
+        for arrival in self._return_held():
+            arrival.settled = True
+        if self._own is not None and self._phase not in (Phase.DETACHING, Phase.GONE):
+            self._detach()
+
+    def _return_held(self) -> list[Arrival]:
+        """Settle all that is unsettled: what was handed over counts, the rest does not (T13, T14). Which it was."""
         held = list(self._held.values())
         modified = self._product.modified
         for outcome, seen in ((RETRY, True), (RELEASED, False)):
             arrivals = [arrival for arrival in held if arrival.handed_over is seen]
             if arrivals:
                 self._settle(arrivals, disposition_of(outcome, modified=modified))
-        for arrival in held:
-            arrival.settled = True
-        if self._own is not None and self._phase not in (Phase.DETACHING, Phase.GONE):
-            self._detach()
+        return held
 
     @property
     def apart(self) -> bool:

@@ -17,16 +17,18 @@ PORTS: Final = {"amqp": 5672, "amqps": 5671}
 MECHANISMS: Final = ("EXTERNAL", "SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "PLAIN", "ANONYMOUS")
 """What this client speaks, best first."""
 _LEAST_IDLE_TIMEOUT: Final = 2.0
+_LEAST_DRAIN_TIMEOUT: Final = 1.0
 _LEAST_FRAME: Final = 512
 _KNOWN: Final = (
     "sasl", "insecure_plain", "vhost", "idle_timeout", "max_frame_bytes", "provider", "ca_file", "cert_file", "key_file",
-    "key_password", "verify",
+    "key_password", "verify", "drain_timeout",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """`idle_timeout` seconds without a byte after which the peer counts as gone (0: never); `insecure_plain` allows a password
+    """`idle_timeout` seconds without a byte after which the peer counts as gone (0: never); `drain_timeout` seconds without an
+    answer to a drain after which its link does (0: never; IF-18); `insecure_plain` allows a password
     in clear text to another machine; `provider` names the broker where its own word is not to be believed; `verify` False
     trusts any certificate."""
 
@@ -39,6 +41,7 @@ class Settings:
     insecure_plain: bool = False
     vhost: str | None = None
     idle_timeout: float = 30.0
+    drain_timeout: float = 60.0
     max_frame: int = 16384
     provider: str | None = None
     ca_file: str | None = None
@@ -89,6 +92,7 @@ def settings_of(endpoint: Endpoint) -> Settings:
         insecure_plain=_switch("insecure_plain", given.get("insecure_plain", "no")),
         vhost=given.get("vhost"),
         idle_timeout=_number("idle_timeout", given.get("idle_timeout", "30"), _LEAST_IDLE_TIMEOUT, or_zero=True),
+        drain_timeout=_number("drain_timeout", given.get("drain_timeout", "60"), _LEAST_DRAIN_TIMEOUT, or_zero=True),
         max_frame=int(_number("max_frame_bytes", given.get("max_frame_bytes", "16384"), _LEAST_FRAME)),
         provider=given.get("provider"),
         ca_file=given.get("ca_file"),

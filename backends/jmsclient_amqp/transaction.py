@@ -42,9 +42,15 @@ class Transaction:
         self.failed: JmsClientError | None = None
         """Why what was done so far is undone already."""
         self.doomed: JmsClientError | None = None
-        """Why what was done so far must not be committed: a send whose fate is not known belongs to it."""
+        """Why what was done so far must not be committed: a send whose fate is not known belongs to it, or a message that the
+        broker has back."""
         self.used = False
         """Something was done in it."""
+
+    @property
+    def open(self) -> bool:
+        """Something was done in it, or waits for its id."""
+        return self.used or bool(self._waiting)
 
     # -- what carries it --------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import jmsclient
+from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Queue
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.testing.conformance import RecordingListener, RecordingSink
@@ -48,8 +49,8 @@ def peer() -> Iterator[Peer]:
 class Client:
     """One transport, one session, and short words for what tests do with them."""
 
-    def __init__(self, url: str, *, transacted: bool = False, client_id: str | None = None) -> None:
-        endpoint = parse_url(url, client_id=client_id)
+    def __init__(self, url: str, *, transacted: bool = False, client_id: str | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        endpoint = parse_url(url, client_id=client_id, clock=clock)
         self.clock = endpoint.clock
         self.listener = RecordingListener()
         self.transport: Transport = find_backend(endpoint.scheme).connect(endpoint, self.listener, deadline=self.deadline())

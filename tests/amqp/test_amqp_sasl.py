@@ -166,6 +166,7 @@ def test_the_port_has_a_default(url: str, port: int) -> None:
         ("amqp://h?sasl=", "sasl="),
         ("amqp://h?idle_timeout=1", "idle_timeout"),
         ("amqp://h?idle_timeout=soon", "idle_timeout"),
+        ("amqp://h?drain_timeout=0.1", "drain_timeout"),
         ("amqp://h?max_frame_bytes=100", "max_frame_bytes"),
         ("amqps://h?verify=maybe", "verify"),
     ],

@@ -56,6 +56,13 @@ def left(url: str, *queues: str) -> list[str | None]:
     return found
 
 
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def sent_in_doubt(producer: Any, *bodies: str) -> SendError:
     with pytest.raises(SendError) as caught:
         producer.send_many(bodies)
@@ -248,6 +255,26 @@ def test_c12_a_large_message_over_a_slow_link(url: str, queue: str, behind: Behi
     assert [None if one is None else one.delivery_count for one in found] in ([1, 1, 1], [-1, -1, -1])
     digests = [hashlib.sha256(one.body).hexdigest() if one is not None else None for one in found]  # type: ignore[arg-type]
     assert digests == [hashlib.sha256(body).hexdigest() for body in (large, b"small", b"small")]
+
+
+def test_if_18_a_drain_that_never_reaches_the_broker(url: str, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link is given up, what waits in the buffer goes back uncounted and in order, and comes over another link."""
+    texts = [str(number) for number in range(5)]
+    with jmsclient.connect(f"{url}{'&' if '?' in url else '?'}drain_timeout=1") as connection:
+        if connection.capabilities.drain == "no":
+            return
+        consumer = connection.create_session().create_consumer(queue, prefetch=10)
+        connection.create_session().create_producer(queue).send_many(texts)
+        until(lambda: consumer.read_ahead.buffered_messages == len(texts))
+        with monkeypatch.context() as patched:
+            patched.setattr("jmsclient_amqp.engine.links.ReceivingLink.drain", lambda link: None)
+            consumer.intake.drain(None)  # as a receive does that finds nothing
+        found = [consumer.receive(PATIENCE) for _ in texts]
+        assert [one.text for one in found if one is not None] == texts
+        assert {one.delivery_count for one in found if one is not None} in ({1}, {-1})
+        figures = consumer.read_ahead
+        assert (figures.fetched, figures.delivered, figures.released) == (10, 5, 5)
+    assert left(url, queue) == []
 
 
 @pytest.mark.parametrize("reconnect", ["yes", "no"])

@@ -59,6 +59,7 @@ _NEEDED = [
     "pn_event_type",
     "pn_link_advance",
     "pn_link_close",
+    "pn_link_condition",
     "pn_link_credit",
     "pn_link_current",
     "pn_link_detach",

@@ -190,6 +190,12 @@ class Link:
         """Detach for good."""
         lib.pn_link_close(self._link)
 
+    def blame(self, why: Condition) -> None:
+        """Tell the peer so when it is closed or detached."""
+        condition = lib.pn_link_condition(self._link)
+        lib.pn_condition_set_name(condition, why.name.encode())
+        lib.pn_condition_set_description(condition, why.description.encode())
+
     def detach(self) -> None:
         """Detach so that the peer keeps the terminus (a durable subscription)."""
         lib.pn_link_detach(self._link)
@@ -230,6 +236,11 @@ class ReceivingLink(Link):
     def next_number(self) -> int:
         """What the next delivery will be called."""
         return self._next
+
+    @property
+    def came(self) -> tuple[int, int]:
+        """Changes whenever something comes: how many messages there were, and how many bytes of the next."""
+        return self._next, sum(map(len, self._parts))
 
     @property
     def partial(self) -> bool:
