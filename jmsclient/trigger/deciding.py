@@ -18,9 +18,10 @@ from jmsclient.history.entries import KNOWN, Reply, State
 from jmsclient.message import Message
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import RELEASE, Arrival
+from jmsclient.trigger.copies import Copies
 from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, InDoubt, InProgress, New, classify
 from jmsclient.trigger.desk import QUIET, Desk
-from jmsclient.trigger.failing import Failing, SendCopy
+from jmsclient.trigger.failing import Failing
 from jmsclient.trigger.holding import Held
 from jmsclient.trigger.identity import body_hash, history_id
 from jmsclient.trigger.in_doubt import InDoubtMessages
@@ -49,7 +50,7 @@ class Deciding:
         *,
         start: Callable[[Work], None],
         suspend: Callable[[str], None],
-        send_copy: SendCopy,
+        copies: Copies,
         capabilities: Callable[[], Capabilities],
         provider_error_destination: Destination | None,
         set_completed: Callable[[], None],
@@ -66,10 +67,11 @@ class Deciding:
         self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on, delays=self._delays)
         self.failing = Failing(
             desk,
-            send_copy=send_copy,
+            copies=copies,
             error_destination=desk.declaration.error_destination or provider_error_destination,
             rejects=lambda: capabilities().reject == "dead_letter",
             park=self._in_doubt.park,
+            later=self._later,
         )
         self.resolving = Resolving(
             desk,
@@ -223,6 +225,8 @@ class Deciding:
         match decision:
             case New():
                 self._new(work)
+            case Duplicate(unfinished=True) if self.failing.copies(work):  # or two copies would be sent
+                self._in_progress(work, self._declaration.options.in_progress_delay)
             case Duplicate(unfinished=True):
                 work.token = work.entry.token if work.entry else work.token
                 work.claimed = True
@@ -287,6 +291,10 @@ class Deciding:
             return
         delay = min(until, self._declaration.options.in_progress_delay)
         self._desk.tell("in_progress", work, QUIET, f"runs elsewhere: decided again in {delay:.3g} s", delay=delay)
+        self._later(work, delay)
+
+    def _later(self, work: Work, delay: float) -> None:
+        """Decide it again from the start, so many seconds later (TR-67)."""
         self._desk.drop(work)
         if self._delays() and not self._declaration.serial:
             self._desk.leave(work.arrival, replace(RELEASE, delay=delay))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from jmsclient.destination import Destination
 from jmsclient.errors import JmsClientError, TransactionInDoubtError, TransactionRolledBackError
 from jmsclient.history.entries import State
-from jmsclient.message import Message, PropertyValue
+from jmsclient.message import PropertyValue
 from jmsclient.transport.contract import RETRY, Outcome, Verb
+from jmsclient.trigger.copies import Copies
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.failure import failure_properties
 from jmsclient.trigger.joins import messages
@@ -24,27 +24,31 @@ from jmsclient.trigger.outbox import GatheredInDoubtError
 from jmsclient.trigger.transaction import RolledBackError
 from jmsclient.trigger.work import Work
 
-SendCopy = Callable[[Destination, Message, dict[str, Any]], None]
+COPY_AGAIN = 1.0
+"""Seconds until a copy that could not be sent is tried again."""
 
 
 class Failing:
-    """`send_copy` sends a copy to an error destination; `error_destination` is the trigger's or the provider's (None: neither
-    is known); `rejects` says whether the provider dead-letters by itself when told to; `park` is the last resort."""
+    """`copies` sends copies to the error destination; `error_destination` is the trigger's or the provider's (None: neither
+    is known); `rejects` says whether the provider dead-letters by itself when told to; `park` is the last resort; `later` has what
+    no handler saw decided again so many seconds later."""
 
     def __init__(
         self,
         desk: Desk,
         *,
-        send_copy: SendCopy,
+        copies: Copies,
         error_destination: Destination | None,
         rejects: Callable[[], bool],
         park: Callable[[Work, str], None],
+        later: Callable[[Work, float], None],
     ) -> None:
         self._desk = desk
-        self._send_copy = send_copy
+        self._copies = copies
         self._error_destination = error_destination
         self._rejects = rejects
         self._park = park
+        self._later = later
 
     def failed(self, work: Work, error: BaseException) -> None:
         """Its handler raised `error`, or it cannot be read: do what `on_error` says."""
@@ -104,14 +108,16 @@ class Failing:
     def dead_letter(self, work: Work, reason: str, error: BaseException | None) -> None:
         """All steps of it, from `failed` to accept (TR-45)."""
         desk = self._desk
-        desk.counters.dead_lettered += 1
+
+        def copied() -> None:
+            desk.counters.dead_lettered += 1
+            desk.complete(work, "failed")
+
         if self._error_destination is not None:
-            desk.release(
-                work,
-                State.FAILED,
-                lambda: self.copy(work, reason, error, then=lambda: desk.complete(work, "failed")),
-            )
-        elif self._rejects() and work.parked is None:  # the provider has no copy to reject
+            desk.release(work, State.FAILED, lambda: self.copy(work, reason, error, then=copied))
+            return
+        desk.counters.dead_lettered += 1
+        if self._rejects() and work.parked is None:  # the provider has no copy to reject
             desk.release(work, State.FAILED, lambda: self._reject(work, reason, error))
         else:
             self._park(work, "failed")
@@ -125,19 +131,33 @@ class Failing:
 
     def copy(self, work: Work, reason: str, error: BaseException | None, *, then: Callable[[], None]) -> None:
         """A full copy to the error destination, then `then`; where the copy cannot be sent, the message goes back."""
-        desk = self._desk
         destination = self._error_destination
         if destination is None:
             self._reject(work, reason, error)
             return
-        try:
-            for message in messages(work):
-                self._send_copy(destination, message, self._properties(work, reason, error))
-        except JmsClientError as failure:
-            desk.tell("dead_letter_failed", work, logging.ERROR, f"cannot be sent to {destination.address}: {failure}")
+
+        def done(failure: JmsClientError | None) -> None:
+            if failure is None:
+                then()
+            else:
+                self._not_copied(work, destination, failure)
+
+        work.copying = True
+        self._copies.send(destination, messages(work), self._properties(work, reason, error), done)
+
+    def copies(self, work: Work) -> bool:
+        """A copy of another delivery with its id is on its way, or was sent and that delivery is about to be settled."""
+        return any(one.copying and one.id == work.id and one.source == work.source for one in self._desk.running.values())
+
+    def _not_copied(self, work: Work, destination: Destination, failure: JmsClientError) -> None:
+        """What a handler saw goes back counted, so that the provider's limit ends it. Else it would come again at once and without
+        an end, and it is tried again after a while."""
+        desk = self._desk
+        desk.tell("dead_letter_failed", work, logging.ERROR, f"cannot be sent to {destination.address}: {failure}")
+        if work.arrival.handed_over or work.arrival.settled or work.parked is not None or desk.stopping:
             desk.give_back(work, RETRY)
-            return
-        then()
+        else:
+            self._later(work, COPY_AGAIN)
 
     def _reject(self, work: Work, reason: str, error: BaseException | None) -> None:
         properties = self._properties(work, reason, error)

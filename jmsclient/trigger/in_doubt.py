@@ -40,6 +40,7 @@ class InDoubtMessages:
         copy that is In Doubt again is parked again, whatever the policy: the history has the only one."""
         desk = self._desk
         desk.keep(work)
+        work.question = None  # it is answered, or will not be: its time limit has nothing to say about what is done now
         if work.parked is not None and reason in (
             "parked",
             "unknown_version",

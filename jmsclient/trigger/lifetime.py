@@ -122,6 +122,7 @@ class Lifetime(Rooms):
         if self._over:
             return
         self._over = True
+        self._copies.stop()
         self._give_back_all()
         if self._stand_in is not None:
             self._stand_in.remove(self._stand_in_turn)

@@ -34,9 +34,9 @@ class Line:
         self._clock = clock
         self._senders: dict[str, Sender] = {}
 
-    def send(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
-        """Send these, confirmed. Raises what `Sender.send` does."""
-        deadline = self._clock.deadline(SEND_TIMEOUT)
+    def send(self, destination: Destination, contents: Sequence[PlainContent], deadline: float | None = None) -> None:
+        """Send these, confirmed; wait for room until `deadline` (None: SEND_TIMEOUT from now). Raises what `Sender.send` does."""
+        deadline = self._clock.deadline(SEND_TIMEOUT) if deadline is None else deadline
         sender = self._senders.get(destination.address)
         if sender is None:
             sender = self._senders[destination.address] = self.session.open_sender(destination, deadline)
@@ -84,8 +84,11 @@ class Outbox:
                 raise
             raise GatheredInDoubtError(f"to {destination.address}: {error}") from error
 
-    def dead_letter(self, destination: Destination, message: Message, properties: dict[str, Any]) -> None:
-        """Send a full copy under its own id, priority and persistence, with the reason as properties."""
+    def dead_letter(
+        self, destination: Destination, message: Message, properties: dict[str, Any], deadline: float | None = None
+    ) -> None:
+        """Send a full copy under its own id, priority and persistence, with the reason as properties; room is waited for until
+        `deadline`."""
         old = message.content
         content = PlainContent(
             kind=old.kind,
@@ -100,7 +103,7 @@ class Outbox:
             reply_to=old.header("reply_to"),
             type=old.header("type"),
         )
-        self._send(destination, [content])
+        self._send(destination, [content], deadline)
 
     def close(self) -> None:
         """Close its sessions. Idempotent."""
@@ -108,14 +111,17 @@ class Outbox:
             self._lines.pop().session.close(self._clock.deadline(SEND_TIMEOUT))
         self._idle.clear()
 
-    def _send(self, destination: Destination, contents: Sequence[PlainContent]) -> None:
+    def _send(self, destination: Destination, contents: Sequence[PlainContent], deadline: float | None = None) -> None:
         try:
             line = self._idle.pop()  # the one used last
         except IndexError:
             line = Line(self._transport.open_session(transacted=False, deadline=self._clock.deadline(SEND_TIMEOUT)), self._clock)
             self._lines.append(line)
         try:
-            line.send(destination, contents)
+            if deadline is None:
+                line.send(destination, contents)
+            else:
+                line.send(destination, contents, deadline)
         finally:
             self._idle.append(line)
 

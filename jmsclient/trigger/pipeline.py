@@ -119,7 +119,7 @@ class Pipeline(Lifetime):
         declaration = self.declaration
         if declaration.serial:
             for work in self._desk.running.values():
-                if work.error is not None:
+                if work.error is not None or work.copying:
                     return 0  # it keeps its order: the one that failed may be tried again, or go back
         if declaration.batch > 1:
             calls = max(0, declaration.concurrency - self._busy)
@@ -197,6 +197,7 @@ class Pipeline(Lifetime):
     def _watch(self, now: float) -> None:
         """Whatever the time has come for."""
         self._do_what_is_asked()
+        self._copies.watch()
         self._monitor.watch(now)
         self._leases.watch(now)
         self._retries.watch(now)

@@ -13,11 +13,11 @@ from jmsclient.intake import Intake
 from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import Arrival
 from jmsclient.trigger.carrying_out import CarryingOut
+from jmsclient.trigger.copies import Copies, SendCopy
 from jmsclient.trigger.counters import Counters
 from jmsclient.trigger.deciding import Deciding
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.desk import Desk
-from jmsclient.trigger.failing import SendCopy
 from jmsclient.trigger.handlers import Call, Handlers, Send
 from jmsclient.trigger.holding import Held
 from jmsclient.trigger.leases import Leases
@@ -92,6 +92,7 @@ class Rooms(ABC):
         self._held.ring = self._ring
         recovered = on_recovered or (lambda: self.resume("monitor"))
         self._monitor = Monitor(self._desk, self._suspension, bell, recovered=recovered, asks=carries_out)
+        self._copies = Copies(declaration.name, clock, send_copy, self._ring)
         self._deciding = Deciding(
             self._desk,
             self._held,
@@ -99,7 +100,7 @@ class Rooms(ABC):
             self._suspension,
             start=self._ready.append,
             suspend=self._suspend,
-            send_copy=send_copy,
+            copies=self._copies,
             capabilities=capabilities,
             provider_error_destination=provider_error_destination,
             set_completed=on_set_completed or self.look,

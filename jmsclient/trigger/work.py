@@ -19,13 +19,14 @@ class Work:
     """`id` and `source` are None where the message has no id or is not checked; `token` owns its claim while `claimed`;
     `history_lost`: there was no entry, and the store may have lost one (TR-53); `unrecorded` runs although the history cannot be
     asked; `recorded`: its handler's transaction wrote `completed` (TR-36); `parked` is the stored copy that it was made from
-    (TR-34)."""
+    (TR-34); `copying`: it is not settled before its copy is confirmed."""
 
     # What most messages never change is the class's: five stores a message, not twenty-four.
     answer: Any = None
     attempt: int = 1
     body_hash: bytes | None = None
     claimed: bool = False
+    copying: bool = False
     entry: Entry | None = None
     error: BaseException | None = None
     fencing_token: int = 0

@@ -24,6 +24,7 @@ from jmsclient.options import WorkerOptions
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 
+from ..seen import named  # noqa: TID252  tests are no package that has a name
 from .conftest import trust
 from .redis_program import RedisProgram, until
 
@@ -81,10 +82,6 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 def counters(worker: Worker) -> dict[str, int]:
     return worker.triggers[Q].pipeline.counters.as_dict()
-
-
-def named(events: list[Event], name: str) -> list[Event]:
-    return [event for event in events if event.name == name]
 
 
 def trusted(server: RedisProgram) -> str:

@@ -16,6 +16,7 @@ from jmsclient.history.redis import RedisHistory
 from jmsclient.options import TriggerOptions
 from jmsclient.testing import ScriptedBackend
 
+from ..seen import named  # noqa: TID252  tests are no package that has a name
 from .conftest import trust
 from .redis_program import RedisProgram, until
 
@@ -23,10 +24,6 @@ pytestmark = pytest.mark.real
 T = "orders"
 Start = Callable[..., RedisProgram]
 EVICTING = ("--maxmemory-policy", "allkeys-lru")
-
-
-def named(events: list[Event], name: str) -> list[Event]:
-    return [event for event in events if event.name == name]
 
 
 # -- eviction (TR-52) -------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from jmsclient.history.sql_tables import schema
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
 from .postgresql_program import PostgresqlProgram
 from .redis_program import until
 
@@ -233,10 +234,6 @@ def backend() -> Iterator[ScriptedBackend]:
     with ScriptedBackend() as scripted:
         yield scripted
         assert scripted.violations == []
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 def test_tr36_a_handler_takes_the_transaction_by_annotation(backend: ScriptedBackend, source: Any, history: SqlHistory) -> None:

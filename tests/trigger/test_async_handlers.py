@@ -18,6 +18,8 @@ from jmsclient.options import TriggerOptions
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 Until = Callable[..., None]
 
@@ -25,10 +27,6 @@ Until = Callable[..., None]
 @pytest.fixture
 def history() -> DocumentHistory:
     return open_history("memory:")
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 def message(text: str, uuid: str) -> Message:

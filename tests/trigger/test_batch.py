@@ -16,6 +16,8 @@ from jmsclient.history import Claim, DocumentHistory, State, open_history
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 Until = Callable[..., None]
 
@@ -27,10 +29,6 @@ class Order:
 
 def order(number: int, **more: Any) -> Message:
     return Message({"id": number}, properties={"uuid": str(number), **more})
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 def state(history: DocumentHistory, number: int) -> State | None:

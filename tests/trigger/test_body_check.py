@@ -14,6 +14,8 @@ from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger import carrying_out
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 Until = Callable[..., None]
 CHECKED = TriggerOptions(body_check=True)
@@ -28,10 +30,6 @@ def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Document
 
 def one(body: Any, **properties: Any) -> Message:
     return Message(body, properties={"uuid": "1", **properties})
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 def test_tr47_the_same_id_with_another_body_is_parked_under_a_key_of_its_own(

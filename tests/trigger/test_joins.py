@@ -17,6 +17,8 @@ from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger import carrying_out
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 A, B = "queue:///orders", "queue:///payments"
 J = "booking"
 Until = Callable[..., None]
@@ -36,10 +38,6 @@ def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Document
 
 def part(body: Any, uuid: str, activation: str | None = "x") -> Message:
     return Message(body, properties={"uuid": uuid} | ({} if activation is None else {"activation": activation}))
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 @dataclass

@@ -19,6 +19,8 @@ from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger.delivery import ResolverRequest
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 Until = Callable[..., None]
 Switchable = Callable[..., Any]
@@ -32,10 +34,6 @@ def quick_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def history() -> DocumentHistory:
     return open_history("memory:")
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 def message(text: str, uuid: str) -> Message:

@@ -21,12 +21,10 @@ from jmsclient.transport.contract import Verb
 from jmsclient.trigger.delivery import ResolverRequest
 from jmsclient.trigger.identity import history_id
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 Until = Callable[..., None]
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from jmsclient.transport.capabilities import Capabilities
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger.delivery import ResolverRequest
 
+from ..seen import named, verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 ERRORS = "queue:///errors"
 Until = Callable[..., None]
@@ -33,14 +35,6 @@ ByHand = Callable[[Worker], Worker]
 
 def message(uuid: str, body: str = "a") -> Message:
     return Message(body, properties={"uuid": uuid})
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
-
-
-def named(events: list[Event], name: str) -> list[Event]:
-    return [one for one in events if one.name == name]
 
 
 @pytest.fixture

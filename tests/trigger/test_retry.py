@@ -15,12 +15,10 @@ from jmsclient.history import DocumentHistory, State, open_history
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 
+from ..seen import verbs  # noqa: TID252  tests are no package that has a name
+
 Q = "queue:///orders"
 Until = Callable[..., None]
-
-
-def verbs(backend: ScriptedBackend) -> list[Verb]:
-    return [settlement.outcome.verb for settlement in backend.settlements]
 
 
 def message(text: str, uuid: str) -> Message:
