@@ -84,7 +84,7 @@ def rest(request: pytest.FixtureRequest) -> Callable[..., list[tuple[str | None,
     return rest
 
 
-def until(condition: Callable[[], object], timeout: float = 5.0, what: Callable[[], str] = str) -> None:
+def until(condition: Callable[[], object], timeout: float = 20.0, what: Callable[[], str] = str) -> None:
     """Wait for a condition, at most `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():

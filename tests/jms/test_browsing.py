@@ -72,7 +72,7 @@ def test_two_loops_at_once(session: Session, put: Put) -> None:
 def test_it_does_not_show_what_a_consumer_holds(session: Session, connection: Connection, put: Put) -> None:
     put("a", "b")
     holding = connection.create_session(AcknowledgeMode.CLIENT).create_consumer("Q", prefetch=1)
-    message = holding.receive(2)
+    message = holding.receive(10)
     assert message is not None
     holding.quiesce()
     holding.close()
@@ -229,7 +229,7 @@ def test_ra7_a_loop_that_asks_before_it_is_told_of_the_loss(
     told, tell = threading.Event(), LinkedReceiver.tell
 
     def tell_later(self: LinkedReceiver, error: Exception | None) -> None:
-        told.wait(5.0)
+        told.wait(20)
         tell(self, error)
 
     monkeypatch.setattr(LinkedReceiver, "tell", tell_later)

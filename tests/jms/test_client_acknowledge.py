@@ -14,7 +14,7 @@ CLIENT = AcknowledgeMode.CLIENT
 
 
 def got(consumer: MessageConsumer) -> Message:
-    message = consumer.receive(2)
+    message = consumer.receive(10)
     assert message is not None
     return message
 

@@ -36,7 +36,7 @@ def session(connection: Connection) -> Iterator[Session]:
 
 
 def got(consumer: MessageConsumer) -> Message:
-    message = consumer.receive(2)
+    message = consumer.receive(10)
     assert message is not None
     return message
 
@@ -69,7 +69,7 @@ def test_a_second_thread_inside_is_refused(session: Session, wait_until: Callabl
     with pytest.raises(IllegalStateError, match="one thread"):
         session.commit()
     consumer.close()
-    waiting.join(5)
+    waiting.join(20)
 
 
 def test_without_the_capability_it_is_refused() -> None:
@@ -155,7 +155,7 @@ def test_a_struck_receive_dooms_its_transaction(backend: ScriptedBackend) -> Non
 
         consumer.receiver.accept = struck  # type: ignore[method-assign, assignment]
         with pytest.raises(KeyboardInterrupt):
-            consumer.receive(2)
+            consumer.receive(10)
         del consumer.receiver.accept
         with pytest.raises(TransactionRolledBackError, match="struck"):
             session.commit()

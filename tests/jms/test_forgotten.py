@@ -105,7 +105,7 @@ def test_ra25_a_forgotten_connection_ends_its_keeper(
     thread = own.keeper._thread
     del own, consumer
     gc.collect()
-    thread.join(5)
+    thread.join(20)
     assert not thread.is_alive()
     assert (intake.buffered, adds_up(intake)) == (0, True)
     assert rest() == [("a", 1), ("b", 1)]
@@ -122,7 +122,7 @@ def test_ra25_a_listener_goes_on_though_nobody_holds_its_consumer(connection: Co
     connection.create_session().create_consumer("Q", listener=listen)
     gc.collect()
     put("a")
-    assert done.wait(5)
+    assert done.wait(20)
     connection.close()
     assert heard == ["a"]
 

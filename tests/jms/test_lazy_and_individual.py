@@ -120,7 +120,7 @@ def test_if39_dups_ok_iterates_and_listens(connection: Connection, put: Put, res
 
     with connection.create_session(DUPS_OK) as session:
         consumer = session.create_consumer("Q", listener=listen)
-        assert done.wait(5)
+        assert done.wait(20)
         consumer.close()
         assert balanced(consumer)
     assert found + heard == [str(number) for number in range(10)]
@@ -140,7 +140,7 @@ def test_if39_dups_ok_retries_what_a_listener_failed_on(connection: Connection, 
 
     with connection.create_session(DUPS_OK) as session:
         session.create_consumer("Q", listener=listen)
-        assert done.wait(5)
+        assert done.wait(20)
     assert counts == [1, 2]
     assert rest() == []
 
@@ -195,7 +195,7 @@ def test_if39_individual_while_the_session_waits(connection: Connection, put: Pu
     waiting.start()
     in_a_thread(message.acknowledge)
     consumer.close()
-    waiting.join(5)
+    waiting.join(20)
     session.close()
     assert rest() == []
 

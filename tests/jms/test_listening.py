@@ -97,7 +97,7 @@ def test_the_session_belongs_to_its_dispatcher_while_a_listener_is_set(connectio
             call()
     consumer.listener = None
     wait_until(lambda: not session.inside)  # the running call ends; until then the session is busy
-    assert session.create_consumer("OUT").receive(2) is not None
+    assert session.create_consumer("OUT").receive(10) is not None
 
 
 def test_ra22_ending_the_listener_leaves_the_rest_in_the_buffer(connection: Connection, put: Put, wait_until: Until) -> None:
@@ -107,14 +107,14 @@ def test_ra22_ending_the_listener_leaves_the_rest_in_the_buffer(connection: Conn
 
     def listen(message: Message) -> None:
         entered.set()
-        go.wait(5)
+        go.wait(30)
 
     consumer = session.create_consumer("Q", listener=listen)
-    assert entered.wait(2)
+    assert entered.wait(20)
     consumer.listener = None
     go.set()
     wait_until(lambda: session.calling is None)
-    found = [consumer.receive(1) for _ in range(2)]
+    found = [consumer.receive(10) for _ in range(2)]
     assert [message and message.text for message in found] == ["b", "c"]
 
 
@@ -226,13 +226,13 @@ def test_ra18_deliver_all_hands_over_the_taken_and_releases_the_kept(
     def listen(message: Message) -> None:
         seen.append(message.text)
         entered.set()
-        go.wait(5)
+        go.wait(30)
 
     session = connection.create_session()
     consumer = session.create_consumer(ALL)
     wait_until(lambda: consumer.read_ahead.buffered_messages == 4)
     consumer.listener = listen
-    assert entered.wait(2)
+    assert entered.wait(20)
     threading.Timer(0.1, go.set).start()
     report = consumer.close()
     assert seen == ["N1", "N2", "N4"]
@@ -249,12 +249,12 @@ def test_ra16_deliver_current_ends_with_the_running_call(connection: Connection,
     def listen(message: Message) -> None:
         seen.append(message.text)
         entered.set()
-        go.wait(5)
+        go.wait(30)
 
     consumer = connection.create_session().create_consumer(CURRENT)
     wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
     consumer.listener = listen
-    assert entered.wait(2)
+    assert entered.wait(20)
     threading.Timer(0.1, go.set).start()
     assert consumer.close() == CloseReport(0, 0, 2)
     assert seen == ["a"]
@@ -275,16 +275,16 @@ def test_ra19_close_is_bounded_and_may_be_called_again(connection: Connection, p
 
     def listen(message: Message) -> None:
         entered.set()
-        go.wait(10)
+        go.wait(30)
 
     session = connection.create_session()
     consumer = session.create_consumer("Q", listener=listen)
-    assert entered.wait(2)
+    assert entered.wait(20)
     began = time.monotonic()
     with pytest.raises(CloseTimeout) as caught:
         consumer.close(timeout=0.1)
     assert caught.value.listener_running
-    assert time.monotonic() - began < 1.1
+    assert time.monotonic() - began < 5
     go.set()
     consumer.close()
     assert consumer.closed
@@ -299,13 +299,13 @@ def test_ra19_deliver_all_reports_how_many_are_left(connection: Connection, put:
 
     def listen(message: Message) -> None:
         entered.set()
-        go.wait(10)
+        go.wait(30)
         seen.append(message.text)
 
     consumer = connection.create_session().create_consumer(ALL)
     wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
     consumer.listener = listen
-    assert entered.wait(2)
+    assert entered.wait(20)
     with pytest.raises(CloseTimeout) as caught:
         consumer.close(timeout=0.05)
     assert caught.value.left == 2
@@ -321,16 +321,16 @@ def test_immediate_waits_for_nothing(connection: Connection, put: Put, rest: Res
 
     def listen(message: Message) -> None:
         entered.set()
-        go.wait(10)
+        go.wait(30)
 
     session = connection.create_session()
     consumer = session.create_consumer(ALL)
     wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
     consumer.listener = listen
-    assert entered.wait(2)
+    assert entered.wait(20)
     began = time.monotonic()
     assert consumer.close(immediate=True) == CloseReport(0, 0, 2)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     go.set()
     wait_until(lambda: session.calling is None)
     session.close()

@@ -34,7 +34,7 @@ def consumer(connection: Connection) -> MessageConsumer:
 
 
 def got(consumer: MessageConsumer) -> Message:
-    message = consumer.receive(2)
+    message = consumer.receive(10)
     assert message is not None
     return message
 
@@ -143,7 +143,7 @@ def test_destinations_of_a_send(connection: Connection) -> None:
     with pytest.raises(ConfigurationError, match="no destination"):
         anywhere.send("x")
     anywhere.send("x", destination="OTHER")
-    assert session.create_consumer("OTHER").receive(2) is not None
+    assert session.create_consumer("OTHER").receive(10) is not None
     fixed = session.create_producer("Q")
     fixed.send("x", destination="queue:///Q")
     with pytest.raises(IllegalStateError, match="another"):

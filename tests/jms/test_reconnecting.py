@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -114,7 +113,7 @@ def test_o06_a_receive_that_waits_goes_on_through_the_outage(
     wait_until(lambda: consumer._active)
     outage.blink()
     backend.deliver("Q", "after")
-    thread.join(5.0)
+    thread.join(20)
     assert [one.text for one in found if isinstance(one, Message)] == ["after"]
     assert connection.failure is None
     assert heard.count("link_lost") == heard.count("link_back") == 1  # one line a fault
@@ -197,8 +196,8 @@ def test_a_consumer_made_during_an_outage_waits_for_its_end(
     other, made = in_thread(connection.create_session)
     backend.deliver("Q", "m")
     outage.end()
-    thread.join(5.0)
-    other.join(5.0)
+    thread.join(20)
+    other.join(20)
     assert [one.text for one in found if isinstance(one, Message)] == ["m"]
     assert isinstance(made[0], Session)
 
@@ -208,22 +207,16 @@ def test_an_outage_is_not_waited_for_on_the_keeper(connection: Connection, outag
     session = connection.create_session()
     consumer = session.create_consumer("Q")
     outage.begin()
-    timer = threading.Timer(0.2, outage.end)
-    asked: list[float] = []
 
     def close() -> None:
-        start = time.monotonic()
-        consumer.close()
-        asked.append(time.monotonic() - start)
+        consumer.close()  # if it had to wait for the main thread, the outage would not end
+        outage.end()
 
     closer = threading.Timer(0.05, close)
     closer.start()
-    timer.start()
     with connection.create_session() as other:  # on the main thread
         other.create_consumer("R").close()
     closer.join()
-    timer.join()
-    assert asked[0] < 0.15
 
 
 def test_a_receiver_that_is_refused_when_it_is_opened_again_says_why(
@@ -236,7 +229,7 @@ def test_a_receiver_that_is_refused_when_it_is_opened_again_says_why(
     outage.end()
     wait_until(lambda: consumer.intake.ended)
     with pytest.raises(InvalidDestinationError, match="no such queue"):
-        consumer.receive(1.0)
+        consumer.receive(10)
     backend.refuse_attach(None)
     assert session.create_consumer("Q").receive(0) is None  # the session lives
 
@@ -294,7 +287,7 @@ def test_a_receiver_that_the_peer_closes_and_refuses_ends(
     backend.close_receivers(None)
     wait_until(lambda: consumer.intake.ended)
     with pytest.raises(InvalidDestinationError):
-        consumer.receive(1.0)
+        consumer.receive(10)
 
 
 def test_a_receiver_that_the_peer_closes_for_a_reason_ends(
@@ -304,7 +297,7 @@ def test_a_receiver_that_the_peer_closes_for_a_reason_ends(
     backend.close_receivers(InvalidDestinationError("deleted"))
     wait_until(lambda: consumer.intake.ended)
     with pytest.raises(InvalidDestinationError, match="deleted"):
-        consumer.receive(1.0)
+        consumer.receive(10)
 
 
 def test_a_session_that_opens_nothing_has_its_link_made_again(
@@ -342,12 +335,13 @@ def test_a_session_that_only_sends_has_its_link_made_again(
 
 
 def test_closing_while_a_receiver_is_opened_again(backend: ScriptedBackend, connection: Connection, wait_until: Until) -> None:
+    before = set(threading.enumerate())
     consumer = connection.create_session().create_consumer("Q")
     backend.refuse_attach(IllegalStateError("somebody else has it"))
     backend.close_receivers(None)
     consumer.close()
-    connection.close(3.0)
-    wait_until(lambda: not [one for one in threading.enumerate() if "reopen" in one.name])
+    connection.close(10.0)
+    wait_until(lambda: not [one for one in set(threading.enumerate()) - before if "reopen" in one.name])
 
 
 # -- acknowledging ------------------------------------------------------------------------------------------------------
@@ -425,7 +419,7 @@ def test_a_send_during_an_outage_waits_for_its_end(backend: ScriptedBackend, con
     outage.begin()
     thread, found = in_thread(lambda: producer.send("during"))
     outage.end()
-    thread.join(5.0)
+    thread.join(20)
     assert found == [backend.waiting("Q")[-1].message_id]
     assert [one.body() for one in backend.waiting("Q")] == ["before", "during"]
 
@@ -454,7 +448,7 @@ def test_a_send_under_way_is_in_doubt_and_not_repeated(
     outage.begin()
     backend.release_confirmations()
     outage.end()
-    thread.join(5.0)
+    thread.join(20)
     assert isinstance(found[0], SendError)
     assert len(found[0].in_doubt) == 1
     assert backend.sent == 1
@@ -685,7 +679,7 @@ def test_when_the_tries_are_used_up_the_connection_fails(backend: ScriptedBacken
         wait_until(lambda: consumer._active)
         backend.refuse_connect(ConnectionLostError("nobody listens"))
         backend.lose_link()
-        thread.join(5.0)
+        thread.join(20)
         assert isinstance(found[0], ConnectionLostError)
         wait_until(lambda: told)
         assert "3 tries" in str(told[0])
@@ -697,6 +691,7 @@ def test_when_the_tries_are_used_up_the_connection_fails(backend: ScriptedBacken
 def test_closing_during_an_outage_returns_at_once(
     busy: str, backend: ScriptedBackend, connection: Connection, outage: Outage, wait_until: Until
 ) -> None:
+    before = set(threading.enumerate())
     session = connection.create_session()
     consumer = session.create_consumer("Q")
     producer = connection.create_session().create_producer("Q")
@@ -712,11 +707,11 @@ def test_closing_during_an_outage_returns_at_once(
     thread, found = in_thread(calls[busy])
     if busy == "receive":
         wait_until(lambda: consumer._active)
-    connection.close(3.0)
-    thread.join(3.0)
+    connection.close(10.0)
+    thread.join(10.0)
     assert not thread.is_alive()
     assert found == [None] or isinstance(found[0], (IllegalStateError, ConnectionLostError))
-    wait_until(lambda: not [one for one in threading.enumerate() if "reconnect" in one.name])
+    wait_until(lambda: not [one for one in set(threading.enumerate()) - before if "reconnect" in one.name])
 
 
 class _Recorded(ManualBell):

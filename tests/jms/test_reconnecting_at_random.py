@@ -99,7 +99,7 @@ class Application:
         for session in self.sessions:
             session.close(5.0)
         for thread in self.threads:
-            thread.join(5.0)
+            thread.join(20)
 
 
 @pytest.mark.timeout(120)
@@ -162,7 +162,7 @@ def test_a_loss_at_any_moment_of_a_call(moment: str) -> None:
         session = connection.create_session(mode)
         consumer, producer = session.create_consumer("Q"), session.create_producer("R")
         calls: dict[str, Callable[[], object]] = {
-            "receive": lambda: consumer.receive(1.0),
+            "receive": lambda: consumer.receive(10),
             "send": lambda: producer.send("r"),
             "commit": session.commit,
             "rollback": session.rollback,

@@ -16,7 +16,7 @@ from jmsclient import AcknowledgeMode, Connection, IllegalStateError, Session, c
 from jmsclient.events import subscribe
 from jmsclient.testing.scripted import ScriptedBackend
 
-from ..lightning import GUARDED, SWALLOWED, Lightning, Struck, lightning  # noqa: TID252  tests are no package that has a name
+from ..lightning import ENOUGH, GUARDED, SWALLOWED, Lightning, Season, Struck, lightning  # noqa: TID252  tests are no package that has a name
 
 pytestmark = GUARDED
 SECONDS = 2.0
@@ -107,9 +107,9 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
         session = own.create_session(mode)
         consumer = session.create_consumer("Q", prefetch=prefetch)
         strikes = 0
-        end = time.monotonic() + SECONDS
+        season = Season(SECONDS)
         with lightning() as storm:
-            while time.monotonic() < end:
+            while season.lasts(strikes):
                 supply.fill(len(box.seen))
                 one_strike(storm, work, session, consumer, box)
                 strikes += 1
@@ -121,7 +121,7 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
             if mode is AcknowledgeMode.CLIENT:
                 session.acknowledge()
             close_struck(storm, own)
-        assert strikes > 20
+        assert strikes > ENOUGH
         rest: set[str | None] = set()
         with filler.create_session() as reading, reading.create_consumer("Q") as last:
             while (message := last.receive(0.5)) is not None:
@@ -132,10 +132,13 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
 
 
 def close_struck(storm: Lightning, target: Any) -> None:
-    """Close under fire until it is closed."""
+    """Close under fire until it is closed; the fire ends before a machine that is too busy for so short a time makes it endless."""
+    tries = 0
     while not target.closed:
+        tries += 1
         try:
-            storm.arm()
+            if tries < 200:
+                storm.arm()
             target.close()
         except Struck:
             pass
@@ -152,9 +155,9 @@ def test_if40_a_transacted_move_is_all_or_nothing(url: str) -> None:
         own = connect(url)
         session = own.create_session(AcknowledgeMode.TRANSACTED)
         strikes = turns = 0
-        end = time.monotonic() + SECONDS
+        season = Season(SECONDS)
         with lightning() as storm:
-            while time.monotonic() < end:
+            while season.lasts(strikes):
                 consumer = session.create_consumer("Q" if turns % 2 == 0 else "R", prefetch=10)
                 producer = session.create_producer("R" if turns % 2 == 0 else "Q")
                 while move(storm, session, consumer, producer):
@@ -164,7 +167,7 @@ def test_if40_a_transacted_move_is_all_or_nothing(url: str) -> None:
                 close_struck(storm, consumer)
                 turns += consumer.read_ahead.fetched == 0  # there is nothing left to move: back again
             close_struck(storm, own)
-        assert strikes > 20
+        assert strikes > ENOUGH
         left, moved = [texts_of(filler, queue) for queue in ("Q", "R")]
         assert Counter(left + moved) == Counter(given)
         assert moved or turns
@@ -178,12 +181,12 @@ def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
         own = connect(url)
         session = own.create_session()
         strikes = 0
-        end = time.monotonic() + SECONDS / 2
+        season = Season(SECONDS / 2)
         with lightning() as storm:
-            while time.monotonic() < end:
+            while season.lasts(strikes):
                 try:
                     browser = session.create_browser("Q")
-                    while time.monotonic() < end:
+                    while season.lasts(strikes):
                         storm.arm()
                         assert len(list(browser)) == len(given)
                 except Struck:
@@ -192,7 +195,7 @@ def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
                     storm.disarm()
             assert [message.text for message in session.create_browser("Q")] == given
             close_struck(storm, own)
-        assert strikes > 20
+        assert strikes > ENOUGH
         assert texts_of(filler, "Q") == given
 
 
@@ -219,6 +222,7 @@ def texts_of(connection: Connection, queue: str) -> list[str | None]:
     return found
 
 
+@SWALLOWED
 @pytest.mark.parametrize("what", ["consumer", "session", "connection"])
 def test_if40_close_from_a_signal_handler(url: str, what: str, wait_until: Callable[..., None]) -> None:
     """The receive that the handler interrupted returns None, and everything closes."""
@@ -226,11 +230,20 @@ def test_if40_close_from_a_signal_handler(url: str, what: str, wait_until: Calla
     session = own.create_session()
     consumer = session.create_consumer("Q")
     target: Any = {"consumer": consumer, "session": session, "connection": own}[what]
-    before = signal.signal(signal.SIGALRM, lambda number, frame: target.close())
+
+    def close(number: int, frame: Any) -> None:
+        if session.inside and not closed:
+            closed.append(True)
+            target.close()
+
+    closed: list[bool] = []
+    before = signal.signal(signal.SIGALRM, close)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        assert consumer.receive(10) is None
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)  # until the receive waits
+        assert consumer.receive(30) is None
+        assert closed
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     wait_until(lambda: target.closed)
     with pytest.raises(IllegalStateError):
@@ -238,22 +251,21 @@ def test_if40_close_from_a_signal_handler(url: str, what: str, wait_until: Calla
     own.close()
 
 
+@SWALLOWED
 def test_ctrl_c_ends_a_receive_without_timeout(connection: Connection) -> None:
     """O02."""
     consumer = connection.create_session().create_consumer("Q")
+    with lightning(0.1, 0.1, raises=KeyboardInterrupt) as storm:
 
-    def strike(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
+        def wait() -> None:
+            storm.arm()
+            consumer.receive()
 
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            consumer.receive()
-        assert time.monotonic() - began < 1
-    finally:
-        signal.signal(signal.SIGALRM, before)
+            wait()
+        storm.disarm()
+        assert time.monotonic() - began < 10
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")

@@ -99,10 +99,10 @@ def test_what_a_durable_consumer_had_not_acknowledged_comes_again(connection: Co
     session = connection.create_session(AcknowledgeMode.CLIENT)
     consumer = session.create_durable_consumer(PRICES, "all")
     publish("a", "b")
-    assert consumer.receive(2) is not None
+    assert consumer.receive(10) is not None
     session.close()
     again = connection.create_session().create_durable_consumer(PRICES, "all")
-    found = [again.receive(2) for _ in range(2)]
+    found = [again.receive(10) for _ in range(2)]
     assert [(one.text, one.delivery_count) for one in found if one is not None] == [("a", 2), ("b", 1)]
 
 
@@ -216,7 +216,7 @@ def test_unsubscribe_refuses_what_is_in_use_or_not_there(connection: Connection,
     with pytest.raises(IllegalStateError, match="consumer"):
         session.unsubscribe("all")
     publish("a")
-    assert consumer.receive(2) is not None
+    assert consumer.receive(10) is not None
     consumer.close()
     for use in (session.unsubscribe, lambda name: session.create_durable_consumer(PRICES, name)):
         with pytest.raises(IllegalStateError, match="acknowledged"):

@@ -63,7 +63,7 @@ def test_only_the_connection_that_made_it_consumes(session: Session, other: Conn
             theirs.create_consumer(destination)
     theirs.create_producer(replies).send("a")
     sibling = session.connection.create_session()
-    received = sibling.create_consumer(replies).receive(2)
+    received = sibling.create_consumer(replies).receive(10)
     assert received is not None
 
 
@@ -84,7 +84,7 @@ def test_it_goes_with_its_connection(url: str, other: Connection) -> None:
         session.close()
         other.create_session().create_producer(replies).send("a")
         with own.create_session() as second:
-            assert second.create_consumer(replies).receive(2) is not None  # it outlives its session
+            assert second.create_consumer(replies).receive(10) is not None  # it outlives its session
         other.create_session().create_producer(replies).send("b")
     replies.delete()  # nothing to do
     with pytest.raises(InvalidDestinationError, match="temporary"):
@@ -99,7 +99,7 @@ def test_a_second_thread_inside_is_refused(session: Session, wait_until: Callabl
     with pytest.raises(IllegalStateError, match="one thread"):
         session.create_temporary_queue()
     consumer.close()
-    waiting.join(5)
+    waiting.join(20)
 
 
 def test_a_temporary_topic_needs_topics() -> None:

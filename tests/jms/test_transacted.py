@@ -39,7 +39,7 @@ def session(connection: Connection) -> Iterator[Session]:
 
 
 def got(consumer: MessageConsumer) -> Message:
-    message = consumer.receive(2)
+    message = consumer.receive(10)
     assert message is not None
     return message
 
