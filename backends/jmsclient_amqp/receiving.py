@@ -44,7 +44,7 @@ class AmqpReceiver(LinkLife):
         self._told = 0  # the last round of which it was told that some are there
         self._stale = 0
         self._warned = False
-        self._came = 0  # these three belong to the I/O thread: messages since the last drain,
+        self._came = 0  # these three belong to the I/O thread: messages since the last request or drain,
         self._asked = 0  # demand when the running drain began,
         self._looks = 0  # how often it may ask again
 
@@ -56,14 +56,15 @@ class AmqpReceiver(LinkLife):
     def _request(self, count: int, _: Any) -> None:
         if self._closed:
             return
+        self._came = 0
         if self._phase is Phase.OPEN:
             self.link.flow(count)
         elif self._phase in (Phase.RECYCLING, Phase.REATTACHING):
             self._owed += count
 
     def withdraw(self) -> int:
-        """On the I/O thread: the sink is called there."""
-        if self._phase is not Phase.OPEN or self._drains or not self._loop.here:
+        """On the I/O thread: the sink is called there. A consumer's drain takes back all by itself; a browser's is its page."""
+        if self._phase is not Phase.OPEN or (self._drains and self.spec.kind != "browse") or not self._loop.here:
             return 0
         return self.link.withdraw()
 

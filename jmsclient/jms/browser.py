@@ -24,7 +24,8 @@ FIRST_PAGE = 10
 """Messages asked for before anything is known of their size."""
 PAGE = 100
 PAGE_BYTES = 8 << 20
-"""Bytes that a page has at most, by the size of the largest message of the page before (RA-9); one message always fits."""
+"""Bytes that a page has at most, by the size of the largest message of the page before (RA-9); one message always fits. Where they
+turn out larger, the rest of the page is taken back; what is on its way then is the backend's bound, as for consumers."""
 
 
 class QueueBrowser:
@@ -88,6 +89,8 @@ class _Page:
 
     def __init__(self) -> None:
         self.arrivals: deque[Arrival] = deque()
+        self.room = PAGE_BYTES
+        """Bytes that may still come before the next is asked for."""
         self.error: Exception | None = None
         """Why no more will come. A loop never goes on over another link: that would show some again, or leave some out."""
 
@@ -96,6 +99,9 @@ class _Page:
         held = [arrival for arrival in batch if not arrival.settled]
         if held:  # a provider that wants an answer: nobody takes it
             held[0].receiver.settle(held, RELEASE)
+        self.room -= sum(arrival.size for arrival in batch)
+        if self.room < 0:
+            batch[0].receiver.withdraw()
 
     def closed(self, error: Exception | None) -> None:
         self.error = error or ConnectionLostError("the provider closed the browser")
@@ -133,6 +139,7 @@ class _View(Iterator[Message]):
             raise IllegalStateError("the connection is stopped; start it to browse")
         receiver = self._receiver
         link = receiver.present
+        self._page.room = PAGE_BYTES
         receiver.request(self._size)
         receiver.drain(self._session.request_deadline())
         lost = link is None or receiver.present is not link

@@ -242,7 +242,7 @@ class Receiver(ABC):
     def withdraw(self) -> int:
         """Take back what is asked for and is not on its way, as far as that can be done at once; how much. Called from inside
         `Sink.delivered` only, where messages turn out larger than the demand was meant for (RA-9). What is on its way arrives
-        all the same and counts as demand that was taken back."""
+        all the same and counts as demand that was taken back. Of a browser also while it is drained, which may end the drain."""
         return 0
 
     @abstractmethod

@@ -11,6 +11,7 @@ import pytest
 
 import jmsclient
 from jmsclient import Connection, MessageConsumer
+from jmsclient.jms.browser import FIRST_PAGE, PAGE
 from jmsclient_amqp.primitives import NULL, binary, described, text, uint
 
 from .peer import BEGIN, FALSE, FLOW, TRANSFER, TRUE, Conversation, Frame, Link, Peer
@@ -57,7 +58,8 @@ class Flood:
         while link.credit > 0 and self._room > 0 and self.sent < len(self._sizes):
             self._send(conversation, link, self._sizes[self.sent])
         self.on_its_way.append(sum(self._sizes[: self.sent]) - bytes_before)
-        plain_answer(conversation, frame)
+        if not frame[8] or not link.credit or self.sent == len(self._sizes):  # else the drain is not over yet
+            plain_answer(conversation, frame)
 
     def _send(self, conversation: Conversation, link: Link, size: int) -> None:
         """One message in as many frames as it needs; the last of a stretch may overdraw the window of the session by a message."""
@@ -117,6 +119,36 @@ def test_ra_9_a_peer_that_sends_all_it_may(peer: Peer, taken: bool, sizes: list[
         assert max(flood.on_its_way) <= ON_ITS_WAY + max(sizes)
 
 
+SMALL_PAGES = [100] * (FIRST_PAGE + 2 * PAGE)
+
+
+def most_held(browser: jmsclient.QueueBrowser, count: int) -> int:
+    """It shows all of them, in order; the most bytes that were in its page."""
+    loop: Any = iter(browser)
+    page = loop._page
+    most, number = 0, 0
+    for message in loop:
+        assert str(message.text).split(":")[0] == str(number)
+        most = max(most, sum(arrival.size for arrival in tuple(page.arrivals)) + len(str(message.text)))
+        number += 1
+    assert number == count
+    return most
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[MIB] * 200, SMALL_PAGES + [MIB] * 200, SMALL_PAGES + [3 * MIB] * 60 + [100] * 300],
+    ids=["large", "small first", "small again"],
+)
+def test_ra_9_a_browser_is_not_flooded(peer: Peer, sizes: list[int]) -> None:
+    """A page is asked for by the size of those before; where larger ones come, what is not on its way is taken back."""
+    flood = Flood(peer, sizes)
+    with jmsclient.connect(f"{peer.url}?reconnect=no") as connection:
+        browser = connection.create_session().create_browser("flood")
+        assert most_held(browser, len(sizes)) <= BOUND
+        assert max(flood.on_its_way) <= ON_ITS_WAY + max(sizes)
+
+
 @pytest.fixture
 def connection(url: str) -> Iterator[Connection]:
     with jmsclient.connect(url, request_timeout=60.0) as one:
@@ -146,3 +178,26 @@ def test_ra_9_large_messages_after_small_ones_on_a_broker(connection: Connection
     numbers = [int(str(one.text).split(":")[0]) for one in rest if one is not None]
     assert numbers == list(range(10, 400))
     assert consumer.receive(0.0) is None
+
+
+@pytest.mark.real
+def test_ra_9_a_browser_of_large_messages_after_small_ones_on_a_broker(connection: Connection) -> None:
+    """Each message is shown once, in order, whatever was taken back on the way."""
+    if not connection.capabilities.browse:
+        return
+    queue = f"queue:///live.flood.{secrets.token_hex(4)}"
+    session = connection.create_session()
+    producer = session.create_producer(queue, persistent=False)
+    small = FIRST_PAGE + PAGE
+    bodies = [f"{number}:" for number in range(small)]
+    bodies += [f"{number}:" + "x" * MIB for number in range(small, small + 70)]
+    bodies += [f"{number}:" for number in range(small + 70, 400)]
+    for start in range(0, 400, 10):
+        producer.send_many(bodies[start : start + 10])
+    held = most_held(session.create_browser(queue), len(bodies))
+    consumer = session.create_consumer(queue)
+    for number in range(400):
+        message = consumer.receive(PATIENCE)
+        assert message is not None
+        assert str(message.text).split(":")[0] == str(number)
+    assert held <= BOUND
