@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from .brokers.fixtures import *  # noqa: F403  fixtures for every room
 from .ending import (  # noqa: F401  hooks
@@ -27,6 +28,10 @@ from .ending import (  # noqa: F401  hooks
 
 with contextlib.suppress(ImportError):
     from .processes import pytest_xdist_make_scheduler  # noqa: F401  a hook; without pytest-xdist there is one process
+
+# How long an example takes says nothing on a shared machine.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 REDIS_URL = "JMSCLIENT_TEST_REDIS_URL"
 REQUIRE_REAL = "JMSCLIENT_REQUIRE_REAL"

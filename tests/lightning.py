@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -45,8 +45,21 @@ class Lightning:
         self._armed = False  # a plain store, before which no signal handler runs
         signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def hits(self, call: Callable[[], object]) -> bool:
+        """Call it under fire; whether it was struck, be it at the last moment. What it raises itself is raised, without fire."""
+        try:
+            try:
+                self.arm()
+                call()
+            finally:
+                self.disarm()
+        except self._raises:
+            self.disarm()
+            return True
+        return False
+
     def strike(self, number: int, frame: FrameType | None) -> None:
-        if self._armed and not isinstance(sys.exc_info()[1], self._raises):  # who has caught it is about to disarm
+        if self._armed and not isinstance(sys.exc_info()[1], self._raises):  # whoever has caught it is about to disarm
             raise self._raises
 
 

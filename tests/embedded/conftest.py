@@ -29,7 +29,7 @@ from jmsclient_embedded.registry import close_broker
 from jmsclient_embedded.session import EmbeddedSession
 from jmsclient_embedded.transport import EmbeddedBackend, EmbeddedTransport
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 _numbers = itertools.count(1)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +14,7 @@ from jmsclient import connect as connect_public
 from jmsclient.errors import JmsClientError
 from jmsclient_embedded.invariants import check
 
-from ..lightning import GUARDED, SWALLOWED, Struck, lightning  # noqa: TID252  tests are no package that has a name
+from ..lightning import GUARDED, SWALLOWED, Season, lightning  # noqa: TID252  tests are no package that has a name
 from .conftest import Background, Client, Connect, until
 
 SECONDS = 1.5
@@ -24,19 +24,12 @@ pytestmark = [GUARDED, SWALLOWED]
 
 def struck_for_a_while(calls: list[Callable[[], object]]) -> int:
     """Have them called in turn, each struck at some point; how many strikes hit."""
-    hits, end = 0, time.monotonic() + SECONDS
+    hits, season = 0, Season(SECONDS)
     with lightning(0.0005, 0.01) as storm:
-        while time.monotonic() < end or (hits <= ENOUGH and time.monotonic() < end + 20):  # a busy machine strikes less
+        while season.lasts(hits, ENOUGH):
             for call in calls:
-                try:
-                    storm.arm()
-                    call()
-                except Struck:
-                    hits += 1
-                except JmsClientError:
-                    pass
-                finally:
-                    storm.disarm()
+                with contextlib.suppress(JmsClientError):
+                    hits += storm.hits(call)
     return hits
 
 

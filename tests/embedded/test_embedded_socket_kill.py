@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -74,6 +75,7 @@ def start(store: Path, program: str, attach: bool) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     _started.append(process)
     return process
@@ -84,11 +86,12 @@ _started: list[subprocess.Popen[str]] = []
 
 @pytest.fixture(autouse=True)
 def _ended() -> Iterator[None]:
-    """No process outlives its test."""
+    """No process outlives its test, nor does a child that it left behind."""
     yield
     for process in _started:
-        process.kill()
-        process.communicate()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=30)
     _started.clear()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +12,11 @@ from jmsclient.transport.contract import Backend, Endpoint, Transport, Transport
 from jmsclient.transport.registry import register, unregister
 from jmsclient_embedded.attach.attaching import attach
 
-from ..lightning import GUARDED, Struck, lightning  # noqa: TID252  tests are no package that has a name
+from ..lightning import ENOUGH, GUARDED, SWALLOWED, Season, lightning  # noqa: TID252  tests are no package that has a name
 from .attached import holding, wait_until
 from .conftest import Client
 
-pytestmark = GUARDED
+pytestmark = [GUARDED, SWALLOWED]
 SECONDS = 1.5
 MESSAGES = 5000
 
@@ -59,22 +58,20 @@ def test_if_40_nothing_is_stranded(holder: Client, attached: Connection, mode: A
     attached.create_session().create_producer("q", persistent=persistent).send_many(map(str, range(MESSAGES)))
     session = attached.create_session(mode)
     consumer = session.create_consumer("q", prefetch=20)
-    end = time.monotonic() + SECONDS
+    season = Season(SECONDS)
     strikes = 0
+
+    def take() -> None:
+        while season.lasts(strikes):
+            message = consumer.receive(0.01)
+            if message is not None:
+                message.acknowledge()
+
     with lightning(0.00005, 0.003) as storm:
-        while time.monotonic() < end:
-            try:
-                storm.arm()
-                while time.monotonic() < end:
-                    message = consumer.receive(0.01)
-                    if message is not None:
-                        message.acknowledge()
-            except Struck:
-                strikes += 1
-            finally:
-                storm.disarm()
+        while season.lasts(strikes):
+            strikes += storm.hits(take)
     attached.close()
-    assert strikes > 20
+    assert strikes > ENOUGH
     numbers = holder.admin.statistics("q")
     assert numbers.messages_acknowledged > 0
     assert numbers.messages_acknowledged + numbers.messages_current == MESSAGES

@@ -173,7 +173,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield opened
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(groups=GROUPS, lost=st.booleans())
 def test_tr38_every_store_answers_as_the_pure_transitions(store: DocumentHistory, groups: list[list[Command]], lost: bool) -> None:
     cautious = isinstance(store, RedisHistory) and lost

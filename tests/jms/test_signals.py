@@ -16,7 +16,7 @@ from jmsclient import AcknowledgeMode, Connection, IllegalStateError, Session, c
 from jmsclient.events import subscribe
 from jmsclient.testing.scripted import ScriptedBackend
 
-from ..lightning import ENOUGH, GUARDED, SWALLOWED, Lightning, Season, Struck, lightning  # noqa: TID252  tests are no package that has a name
+from ..lightning import ENOUGH, GUARDED, SWALLOWED, Lightning, Season, lightning  # noqa: TID252  tests are no package that has a name
 
 pytestmark = GUARDED
 SECONDS = 2.0
@@ -71,13 +71,13 @@ CASES = [
 
 def one_strike(storm: Lightning, work: Any, session: Session, consumer: Any, box: Box) -> None:
     """Work until struck."""
-    try:
-        storm.arm()
+
+    def go_on() -> None:
         while True:
             work(session, consumer, box)
-    except Struck:
-        storm.disarm()
-        box.note()
+
+    assert storm.hits(go_on)
+    box.note()
 
 
 class Supply:
@@ -136,14 +136,10 @@ def close_struck(storm: Lightning, target: Any) -> None:
     tries = 0
     while not target.closed:
         tries += 1
-        try:
-            if tries < 200:
-                storm.arm()
+        if tries < 200:
+            storm.hits(target.close)
+        else:
             target.close()
-        except Struck:
-            pass
-        finally:
-            storm.disarm()
 
 
 @SWALLOWED
@@ -182,17 +178,16 @@ def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
         session = own.create_session()
         strikes = 0
         season = Season(SECONDS / 2)
+
+        def browse() -> None:
+            assert len(list(browser)) == len(given)
+
         with lightning() as storm:
             while season.lasts(strikes):
-                try:
-                    browser = session.create_browser("Q")
-                    while season.lasts(strikes):
-                        storm.arm()
-                        assert len(list(browser)) == len(given)
-                except Struck:
-                    strikes += 1
-                finally:
-                    storm.disarm()
+                browser = session.create_browser("Q")
+                while season.lasts(strikes) and not storm.hits(browse):
+                    pass
+                strikes += 1
             assert [message.text for message in session.create_browser("Q")] == given
             close_struck(storm, own)
         assert strikes > ENOUGH
@@ -201,15 +196,14 @@ def test_if40_a_struck_browser_holds_nothing(url: str) -> None:
 
 def move(storm: Lightning, session: Session, consumer: Any, producer: Any) -> bool:
     """Move messages until struck, and roll back what was struck: True. False where nothing is left."""
-    try:
-        storm.arm()
+
+    def all_of_them() -> None:
         while (message := consumer.receive(0.02)) is not None:
             producer.send(message.text)
             session.commit()
-        storm.disarm()
+
+    if not storm.hits(all_of_them):
         return False
-    except Struck:
-        storm.disarm()
     session.rollback()
     return True
 
@@ -256,15 +250,8 @@ def test_ctrl_c_ends_a_receive_without_timeout(connection: Connection) -> None:
     """O02."""
     consumer = connection.create_session().create_consumer("Q")
     with lightning(0.1, 0.1, raises=KeyboardInterrupt) as storm:
-
-        def wait() -> None:
-            storm.arm()
-            consumer.receive()
-
         began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            wait()
-        storm.disarm()
+        assert storm.hits(consumer.receive)
         assert time.monotonic() - began < 10
 
 
