@@ -48,7 +48,13 @@ class _Tokens:
         os.register_at_fork(after_in_child=self.begin)
 
     def begin(self) -> None:
-        self.next = map((secrets.token_hex(8) + "-{:x}").format, count()).__next__
+        _, self.next = token_maker()
+
+
+def token_maker() -> tuple[str, Callable[[], str]]:
+    """A beginning that no other tokens have, and what makes tokens with it. Thread-safe; not for a process forked from this one."""
+    beginning = secrets.token_hex(8)
+    return beginning, map((beginning + "-{:x}").format, count()).__next__
 
 
 _tokens = _Tokens()

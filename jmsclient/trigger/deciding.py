@@ -13,7 +13,7 @@ from dataclasses import replace
 from jmsclient.destination import Destination
 from jmsclient.errors import IllegalStateError, MessageFormatError
 from jmsclient.events import emit
-from jmsclient.history.contract import ParkedMessage, new_token
+from jmsclient.history.contract import ParkedMessage
 from jmsclient.history.entries import KNOWN, Reply, State
 from jmsclient.message import Message
 from jmsclient.transport.capabilities import Capabilities
@@ -63,6 +63,7 @@ class Deciding:
         self._start = start
         self._delays: Callable[[], bool] = lambda: capabilities().delayed_release
         self._warned_no_id = False
+        self._new_token = desk.awaited.new_token
         self.outage = Outage(desk, suspension, decided=self.decided)
         self._in_doubt = InDoubtMessages(desk, run=self._new, moved_on=self._moved_on, delays=self._delays)
         self.failing = Failing(
@@ -112,7 +113,7 @@ class Deciding:
         try:
             key = history_id(arrival.content)
         except MessageFormatError as error:
-            work = Work(arrival, message, None, None, new_token())
+            work = Work(arrival, message, None, None, self._new_token())
             self._desk.keep(work)
             self.failing.failed(work, error)
             return
@@ -120,14 +121,14 @@ class Deciding:
         if checked and key is None:
             self._tell_no_id(message)
         if not checked or key is None:
-            work = Work(arrival, message, key[0] if key else None, key[1] if key else None, new_token())
+            work = Work(arrival, message, key[0] if key else None, key[1] if key else None, self._new_token())
             if checked and self._declaration.options.strict:
                 self._desk.keep(work)
                 self.failing.dead_letter(work, "no_id", None)
                 return
             self.decided(work, self._classify(work, None, has_history=False))
             return
-        work = Work(arrival, message, key[0], key[1], new_token())
+        work = Work(arrival, message, key[0], key[1], self._new_token())
         if self._body_check:
             try:
                 work.body_hash = body_hash(message, self._body_check)
@@ -141,7 +142,7 @@ class Deciding:
         """A stored copy that somebody decided about: claimed under the id that it is parked with."""
         parked: ParkedMessage = arrival.tag
         message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
-        work = Work(arrival, message, parked.id, parked.source, new_token())
+        work = Work(arrival, message, parked.id, parked.source, self._new_token())
         work.parked = parked
         if parked.decision == "join":  # a set that is not complete, and has waited long enough
             self._in_doubt.carry_out(work, "join_expired", self.failing)
@@ -173,6 +174,8 @@ class Deciding:
             self.outage.unclaimed(work)
 
     def _claim_answered(self, work: Work, reply: Reply) -> None:
+        if reply.done:
+            self._desk.running[id(work)] = work  # first: another lane may look for it at any time (`Awaited.was_here`)
         del self.claiming[work.token]
         if reply is KNOWN and work.parked is None:
             work.entry = reply.entry

@@ -15,6 +15,7 @@ from typing import Any
 
 from jmsclient.clock import Clock
 from jmsclient.events import emit, wanted
+from jmsclient.history.contract import token_maker
 from jmsclient.history.entries import Release, Reply, State
 from jmsclient.intake import Intake
 from jmsclient.transport.contract import ACCEPT, RELEASE, Arrival, Outcome, Verb
@@ -32,12 +33,30 @@ QUIET = logging.DEBUG
 
 class Awaited:
     """The ids that copies are held of, and who is to be told when a delivery with one of them has left. Thread-safe: the lanes of a
-    trigger share it."""
+    trigger share it.
+
+    A delivery leaves its lane before that looks whom to tell, and whoever holds a copy asks to be told before it looks whether the
+    delivery is still here: so one of the two sees the other."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards the dictionary; held for that only
         self.told: dict[Key, list[Callable[[Key], None]]] = {}
         """Whom, by id; looked at once a message, so without a call."""
+        self._beginning, self.new_token = token_maker()
+        self._lanes: list[tuple[dict[int, Work], dict[str, Work]]] = []
+
+    def join(self, running: dict[int, Work], claiming: dict[str, Work]) -> None:
+        """What a lane has, from before its claim is sent until it leaves, is in one of these (by token, the second)."""
+        self._lanes.append((running, claiming))
+
+    def was_here(self, token: str) -> bool:
+        """The work that owns this token was in one of the lanes, and is not any more."""
+        if not token.startswith(self._beginning):
+            return False
+        for running, claiming in self._lanes:
+            if token in claiming or any(work.token == token for work in running.copy().values()):  # a copy is one step
+                return False
+        return True
 
     def add(self, key: Key, told: Callable[[Key], None]) -> None:
         with self._lock:
@@ -190,11 +209,13 @@ class Desk:
     def _completed(self, work: Work, reply: Reply) -> None:
         if reply.lease_lost:
             self.lease_lost(work)
-        elif self.heard or self.awaited or self.detached:
+        elif self.heard or self.detached:
             self._finished(work, recorded=True)
         else:  # the same, as it is for nearly every message
             self.counters.completed += 1
             self.running.pop(id(work), None)
+            if self.awaited.told:
+                self._has_left(work)
             self._accepted.append(work.arrival)
 
     def _finished(self, work: Work, *, recorded: bool) -> None:

@@ -34,6 +34,8 @@ class Held:
         self._order = count()
         self._heap: list[tuple[float, int, Arrival, Key]] = []
         self._left: deque[Key] = deque()  # of whose first deliveries have ended; any thread adds
+        self._asked_again: deque[str] = deque(maxlen=desk.declaration.window)
+        """Tokens of runs that had left. One that left its entry as it was, because it is in doubt, is waited for like another's."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -56,8 +58,10 @@ class Held:
                 message_id=arrival.content.message_id,
             )
         key = (work.id, work.source)
-        heapq.heappush(self._heap, (desk.clock.monotonic() + delay, next(self._order), arrival, key))
         desk.awaited.add(key, self._has_left)
+        if self._left_meanwhile(work):
+            delay = 0.0
+        heapq.heappush(self._heap, (desk.clock.monotonic() + delay, next(self._order), arrival, key))
 
     def take(self, now: float, limit: int) -> list[Arrival]:
         """Up to `limit` whose delay is over."""
@@ -94,6 +98,19 @@ class Held:
         if able:
             due.append(0.0 if self._left else self._heap[0][0])
         return due
+
+    def _left_meanwhile(self, work: Work) -> bool:
+        """Its first delivery, which a lane of this trigger had, has left since the history said that it runs; told so once."""
+        entry = work.entry
+        if (
+            entry is None
+            or not entry.lease_alive
+            or entry.token in self._asked_again
+            or not self._desk.awaited.was_here(entry.token)
+        ):
+            return False
+        self._asked_again.append(entry.token)
+        return True
 
     def _has_left(self, key: Key) -> None:
         """On whatever lane's thread."""

@@ -106,6 +106,7 @@ class Rooms(ABC):
             set_completed=on_set_completed or self.look,
         )
         self._claiming = self._deciding.claiming
+        self._desk.awaited.join(self._desk.running, self._claiming)
         self._outage = self._deciding.outage
         self._failing = self._deciding.failing
         self._resolving = self._deciding.resolving

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from jmsclient import Message, TransientError, TriggerOptions, Worker
+from jmsclient import Delivery, Message, TransientError, TriggerOptions, Worker
+from jmsclient.errors import SendError
 from jmsclient.events import Event
 from jmsclient.history import open_history
-from jmsclient.history.entries import Claim
+from jmsclient.history.entries import Claim, Command, Reply
+from jmsclient.history.memory import MemoryHistory
 from jmsclient.testing import ManualClock, ScriptedBackend
 
 Q = "queue:///orders"
@@ -177,3 +179,85 @@ def test_tr67_a_copy_in_another_lane_is_decided_when_its_original_has_ended(
         until(lambda: trigger.counters["duplicate"] == LANES - 1)  # though no time passes
         until(lambda: not backend.unsettled(Q))
     assert ran == ["first"]
+
+
+class Slow(MemoryHistory):
+    """Answers that a message is in progress only when that has long changed."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def exchange(self, commands: Sequence[Command]) -> list[Reply]:
+        replies = super().exchange(commands)
+        late = any(reply.entry is not None and reply.entry.lease_alive and not reply.done for reply in replies)
+        if late:
+            self.meanwhile()
+        return replies
+
+
+@pytest.mark.parametrize("kind", ["transacted", "join"])
+def test_tr67_a_copy_answered_as_its_original_leaves_another_lane_is_decided_at_once(
+    backend: ScriptedBackend, until: Until, by_hand: ByHand, clock: ManualClock, kind: str
+) -> None:
+    """The store said that it runs; it had ended, and left, before that answer was read: there is nobody left to tell."""
+    history = Slow(clock=clock)
+    go_on = threading.Event()
+    ran: list[str] = []
+    worker = by_hand(Worker(backend.url, history=history))
+
+    def book(body: str) -> None:
+        ran.append(body)
+        assert go_on.wait(20)
+
+    if kind == "transacted":
+        worker.trigger(Q, name="t", transacted=True, concurrency=2, prefetch=1)(book)
+    else:
+        worker.join([Q, "queue:///others"], "or", "activation", name="t", concurrency=2)(book)
+    places = [Q, Q if kind == "transacted" else "queue:///others"]
+    with worker:
+        trigger = worker.triggers["t"]
+
+        def original_leaves() -> None:
+            go_on.set()
+            until(lambda: trigger.counters["completed"] == 1)
+            until(lambda: not any(lane.pipeline._desk.running for lane in trigger._lanes))
+
+        history.meanwhile = original_leaves
+        backend.deliver(places[0], Message("first", properties={"uuid": "1"}))
+        until(lambda: ran)
+        backend.deliver(places[1], Message("copy", properties={"uuid": "1"}))
+        until(lambda: trigger.counters["duplicate"] == 1)  # though no time passes
+        until(lambda: not any(backend.unsettled(place) for place in places))
+        assert trigger.counters["in_progress"] == 1
+    assert ran == ["first"]
+
+
+def test_tr67_a_run_that_left_its_entry_as_it_was_is_waited_for_like_any_other(
+    backend: ScriptedBackend, until: Until, by_hand: ByHand, clock: ManualClock
+) -> None:
+    """Asked about once more, in case it had just ended; not in a circle. Its handler's send is in doubt."""
+    ran: list[str] = []
+    worker = by_hand(Worker(backend.url, history=MemoryHistory(clock=clock)))
+
+    @worker.trigger(Q, concurrency=2, lease=7.0)
+    def book(body: str, delivery: Delivery) -> None:
+        ran.append(body)
+        if body == "first":
+            delivery.send("queue:///invoices", body)
+
+    with worker:
+        trigger = worker.triggers[Q]
+        backend.refuse_sends(SendError("the connection broke", in_doubt=("1",)))
+        backend.deliver(Q, Message("first", properties={"uuid": "1"}))  # goes back, and comes again
+        until(lambda: trigger.counters["in_progress"] == 2)
+        backend.refuse_sends(None)
+        backend.deliver(Q, [Message("other", properties={"uuid": str(number)}) for number in range(2, 6)])
+        until(lambda: trigger.counters["completed"] == 4)
+        until(lambda: len(trigger.pipeline._held) == 1)
+        assert trigger.counters["in_progress"] == 2
+        clock.advance(5.0)
+        until(lambda: trigger.counters["in_progress"] == 3)
+        clock.advance(2.0)
+        until(lambda: trigger.counters["in_doubt"] == 1)
+    assert ran == ["first"] + ["other"] * 4
