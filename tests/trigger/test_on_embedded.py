@@ -48,7 +48,7 @@ def test_tr45_a_failed_message_is_on_the_queues_error_destination_and_completed_
 
 def test_tr67_a_copy_in_progress_waits_at_the_broker_and_is_then_a_duplicate(until: Until) -> None:
     history = open_history("memory:")
-    claim = history.claim(Q, "1", source="uuid", token="somebody", lease=0.5)
+    claim = history.claim(Q, "1", source="uuid", token="somebody", lease=2.0)
     ran: list[str] = []
     worker = Worker(history=history)
 

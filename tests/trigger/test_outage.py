@@ -228,8 +228,8 @@ def test_a_stop_does_not_wait_for_a_history_that_is_only_to_be_noted_in(
     backend.deliver(Q, message("a", "1"))
     until(lambda: verbs(backend) == [Verb.ACCEPT])
     begun = time.monotonic()
-    assert worker.stop(10.0).clean
-    assert time.monotonic() - begun < 1.0
+    assert worker.stop(60.0).clean
+    assert time.monotonic() - begun < 30.0
 
 
 def test_d05_messages_without_an_id_all_run_with_one_warning_and_no_record(

@@ -227,7 +227,7 @@ def test_tr35_a_copy_in_progress_is_held_and_then_a_duplicate(
     backend: ScriptedBackend, history: DocumentHistory, until: Until
 ) -> None:
     """TR-67: the scripted backend cannot delay a release, so the client holds it, unsettled."""
-    claim = history.claim(Q, "1", source="uuid", lease=0.4)
+    claim = history.claim(Q, "1", source="uuid", lease=2.0)
     ran: list[str] = []
     worker = Worker(backend.url, history=history)
 
@@ -283,21 +283,21 @@ def test_tr39_a_lost_lease_is_neither_completed_nor_accepted(
     assert [one.name for one in events if one.name == "lease_lost"] == ["lease_lost"]
 
 
-def test_tr40_a_lease_is_renewed_while_the_handler_runs(backend: ScriptedBackend, history: DocumentHistory, until: Until) -> None:
+def test_tr40_a_lease_is_renewed_while_the_handler_runs(
+    backend: ScriptedBackend, until: Until, by_hand: Callable[[Worker], Worker], leased: Any
+) -> None:
     release = threading.Event()
-    worker = Worker(backend.url, history=history)
+    worker = by_hand(Worker(backend.url, history=leased))
 
-    @worker.trigger(Q, lease=0.3)
+    @worker.trigger(Q, lease=30.0, concurrency=2)
     def book(body: str) -> None:
-        assert release.wait(10)
+        assert release.wait(60)
 
     with worker:
         backend.deliver(Q, [Message("a", properties={"uuid": "1"})])
-        until(lambda: history.lookup(Q, "1", source="uuid") is not None)
-        threading.Event().wait(0.9)  # three leases
-        entry = history.lookup(Q, "1", source="uuid")
-        assert entry is not None
-        assert entry.lease_alive
+        until(lambda: leased.lookup(Q, "1", source="uuid") is not None)
+        leased.outlast(30.0)
+        assert leased.lookup(Q, "1", source="uuid").lease_alive
         release.set()
         until(lambda: len(backend.settlements) == 1)
     assert verbs(backend) == [Verb.ACCEPT]

@@ -12,7 +12,7 @@ import pytest
 from jmsclient import Delivery, Message, Status, TransientError, Worker
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, State, open_history
-from jmsclient.testing import ScriptedBackend
+from jmsclient.testing import ManualClock, ScriptedBackend
 from jmsclient.transport.contract import Verb
 
 from ..seen import verbs  # noqa: TID252  tests are no package that has a name
@@ -62,28 +62,28 @@ def test_tr57_a_transient_error_is_retried_in_place_before_the_message_is_settle
 
 
 def test_tr57_while_it_waits_the_entry_is_retrying_and_its_lease_is_kept_alive(
-    backend: ScriptedBackend, history: DocumentHistory, until: Until
+    backend: ScriptedBackend, until: Until, by_hand: Callable[[Worker], Worker], leased: Any, clock: ManualClock
 ) -> None:
     attempts: list[int] = []
-    worker = Worker(backend.url, history=history)
+    worker = by_hand(Worker(backend.url, history=leased))
 
-    @worker.trigger(Q, max_retries=1, retry_interval=0.6, lease=0.2)
+    @worker.trigger(Q, max_retries=1, retry_interval=600, lease=30.0)
     def book(delivery: Delivery) -> None:
         attempts.append(delivery.attempt)
         if delivery.attempt == 1:
             raise TransientError("busy")
 
     def state() -> Any:
-        entry = history.lookup(Q, "1", source="uuid")
+        entry = leased.lookup(Q, "1", source="uuid")
         return entry and entry.state
 
     with worker:
         backend.deliver(Q, message("a", "1"))
         until(lambda: state() is State.RETRYING)
-        time.sleep(0.4)  # two leases
-        entry = history.lookup(Q, "1", source="uuid")
-        assert entry is not None
-        assert (entry.state, entry.lease_alive) == (State.RETRYING, True)
+        leased.outlast(30.0)
+        entry = leased.lookup(Q, "1", source="uuid")
+        assert (entry.state, entry.lease_alive, attempts) == (State.RETRYING, True, [1])
+        clock.advance(900.0)  # and what it waits longer by chance
         until(lambda: len(backend.settlements) == 1)
     assert attempts == [1, 2]
 
@@ -195,8 +195,8 @@ def test_tr57_a_stop_interrupts_the_pause_and_the_message_goes_back_as_a_planned
     backend.deliver(Q, message("a", "1"))
     until(lambda: worker.triggers[Q].pipeline.counters.retrying == 1)
     begun = time.monotonic()
-    report = worker.stop()
-    assert time.monotonic() - begun < 1.0
+    report = worker.stop(60.0)
+    assert time.monotonic() - begun < 30.0
     assert report.clean
     assert verbs(backend) == [Verb.RETRY]
     if history is None:

@@ -99,7 +99,7 @@ def test_tr61_a_handler_that_outlasts_the_grace_completes_and_its_copy_is_a_dupl
     history = open_history(f"sqlite:{tmp_path / 'history.db'}" if durable else "memory:")
     worker = Worker(history=history)
 
-    @worker.trigger(Q, lease=0.6, concurrency=2)
+    @worker.trigger(Q, lease=2.0, concurrency=2)
     def book(delivery: Delivery) -> None:
         ran.append(delivery.delivery_count)
         started.set()
@@ -113,7 +113,7 @@ def test_tr61_a_handler_that_outlasts_the_grace_completes_and_its_copy_is_a_dupl
         assert [message.delivery_count for message in broker.messages(Q)] == [2]  # back at the broker, counted
         trigger.enable()
         until(lambda: trigger.counters["in_progress"] >= 1)
-        threading.Event().wait(0.9)  # longer than the lease, which is renewed
+        threading.Event().wait(2.5)  # longer than the lease, which is renewed
         go_on.set()
         until(lambda: trigger.counters["duplicate"] == 1)
         until(lambda: broker.messages(Q) == [])
