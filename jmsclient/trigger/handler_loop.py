@@ -81,8 +81,8 @@ class HandlerLoop:
         try:
             self._loop.run_forever()
             self._cancel()
-            if self._tasks:
-                self._loop.run_until_complete(asyncio.wait(self._tasks, timeout=LAST_MOMENT))
+            if left := tuple(self._tasks):  # one that has ended may leave the set before it is waited for
+                self._loop.run_until_complete(asyncio.wait(left, timeout=LAST_MOMENT))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()

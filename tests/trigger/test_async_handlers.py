@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,6 +17,7 @@ from jmsclient.history import DocumentHistory, State, open_history
 from jmsclient.options import TriggerOptions
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
+from jmsclient.trigger.handler_loop import HandlerLoop
 
 from ..seen import verbs  # noqa: TID252  tests are no package that has a name
 
@@ -256,6 +257,22 @@ def test_o01_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(
     assert report.triggers[0].unfinished == 1
     assert [content.body() for content in backend.waiting(Q)] == ["a"]
     until(lambda: not any(thread.name == f"jmsclient-{Q}-loop" for thread in threading.enumerate()))
+
+
+def test_a_loop_that_is_stopped_as_its_last_handler_ends_has_nothing_left_to_wait_for() -> None:
+    done: list[Any] = []
+
+    async def execute(item: Any, sender: Any) -> None:
+        loop._loop.stop()  # the task has ended then, and the loop has not heard of it yet
+
+    loop = HandlerLoop("test", 1, execute, done.append)
+    loop.begin()
+    loop.start([cast(Any, "an item")])
+    loop._thread.join(20)
+    assert not loop._thread.is_alive()
+    assert done == ["an item"]
+    assert loop._loop.is_closed()
+    loop.stop(20)
 
 
 def test_a_callable_object_may_be_async_and_a_generator_is_refused(backend: ScriptedBackend, until: Until) -> None:

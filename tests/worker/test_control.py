@@ -135,12 +135,13 @@ def test_two_workers_cannot_listen_at_one_place_and_a_killed_one_is_replaced(bac
 
 
 def test_a_stop_waits_for_nobody_who_is_connected(backend: ScriptedBackend, control: Path) -> None:
+    before = set(threading.enumerate())
     worker = worker_on(backend, control)
     worker.start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as idle:
         idle.connect(str(control))
         until(lambda: worker._control is not None and worker._control._peer)
         begun = time.monotonic()
-        worker.stop(5.0)
-        assert time.monotonic() - begun < 3.0
-    until(lambda: not any(thread.name == "jmsclient-control" for thread in threading.enumerate()))
+        worker.stop(60.0)
+        assert time.monotonic() - begun < 30.0
+    until(lambda: not any(thread.name == "jmsclient-control" for thread in set(threading.enumerate()) - before))
