@@ -23,18 +23,27 @@ class Naming:
 
     queue_prefix: str = ""
     topic_prefix: str = ""
+    existing_prefix: str = ""
+    """Of a queue that is there already and is of a kind that `queue_prefix` does not make."""
 
     def address(self, destination: Destination) -> str:
         """What goes into source, target, `to` and `reply-to`."""
         prefix = self.topic_prefix if isinstance(destination, Topic) else self.queue_prefix
         return destination.name if destination.name.startswith(prefix) else prefix + destination.name
 
+    def existing(self, destination: Destination) -> str | None:
+        """How to name it where naming it as usual is refused because it is of another kind; None: there is no other way."""
+        if not self.existing_prefix or isinstance(destination, Topic):
+            return None
+        return self.existing_prefix + destination.name.removeprefix(self.queue_prefix)
+
     def uri(self, address: str, kind: int) -> str:
         """The destination of an address, as text. A prefix of the address says more than `kind`."""
         if self.topic_prefix and address.startswith(self.topic_prefix):
             return Topic(address[len(self.topic_prefix) :] or address).address
-        if self.queue_prefix and address.startswith(self.queue_prefix):
-            return Queue(address[len(self.queue_prefix) :] or address).address
+        for prefix in (self.queue_prefix, self.existing_prefix):
+            if prefix and address.startswith(prefix):
+                return Queue(address[len(prefix) :] or address).address
         return (Topic if kind in (TOPIC, TEMPORARY_TOPIC) else Queue)(address).address
 
 

@@ -45,6 +45,8 @@ class Product:
     """Seconds after which the end of a session or connection counts as answered; None: it is always answered."""
     session_per_receiver: bool = False
     """What was on its way when a link was closed comes back only when the session ends: so each receiver has its own."""
+    refuses_by_end: bool = False
+    """A link that it does not want, it refuses by ending the session."""
     durable_queues: bool = False
     """A queue lives on where the terminus says so, and is otherwise gone with a restart."""
     temporary: bool = True
@@ -126,12 +128,13 @@ RABBITMQ_3: Final = Product(
         drain="no",
         topics=True,
     ),
-    naming=Naming(queue_prefix="/queue/", topic_prefix="/topic/"),
+    naming=Naming(queue_prefix="/queue/", topic_prefix="/topic/", existing_prefix="/amq/queue/"),
     modified=False,
     first_acquirer=True,
     answers_close=False,
     end_patience=1.0,  # one end in a hundred is swallowed
     session_per_receiver=True,
+    refuses_by_end=True,
     durable_queues=True,
     temporary=False,
     no_local=False,

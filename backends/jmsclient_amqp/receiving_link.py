@@ -25,7 +25,7 @@ from jmsclient_amqp.engine.links import Disposition, ReceivingLink, SessionHandl
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.outcomes import disposition_of
 from jmsclient_amqp.patience import DRAIN_AGAIN, Patience, blame, not_drained
-from jmsclient_amqp.refusals import link_lost, link_refused
+from jmsclient_amqp.refusals import link_lost, link_refused, of_another_kind
 from jmsclient_amqp.termini import SELECTOR, local, source_of, wanted_filters
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class LinkLife(Receiver):
         self._product = session.product
         self._what = f"a consumer of {spec.destination.address}"
         self._names = session.transport.link_names
+        self._address = session.product.naming.address(spec.destination)
         self._link_name: str | None = None
         self._durable = spec.kind in ("durable", "shared_durable")
         self._keeps_returned = session.product.keeps_returned
@@ -107,10 +108,9 @@ class LinkLife(Receiver):
 
     def _make_link(self, name: str, first_number: int = 0) -> None:
         spec = self.spec
-        address = self._product.naming.address(spec.destination)
         source = source_of(
             spec,
-            address,
+            self._address,
             modified=self._product.modified,
             global_share=not self._transport.has_client_id,
             durable_queue=self._product.durable_queues,
@@ -124,9 +124,15 @@ class LinkLife(Receiver):
     def _look_at_attach(self, attaching: Answer[None]) -> None:
         link = self.link
         if self._own is not None and self._own.remote_closed:  # one broker refuses a link by ending its session
+            condition = self._own.remote_condition
             self._own.close()
-            self._end(link_refused(self._what, self._own.remote_condition))
             self._free()
+            other = self._product.naming.existing(self.spec.destination) if of_another_kind(condition) else None
+            if other is not None and other != self._address and self._link_name is not None:
+                self._address = other
+                self._make_link(self._link_name)
+            else:
+                self._end(link_refused(self._what, condition))
             return
         if link.remote_closed:
             error = link_refused(self._what, link.remote_condition, selector=self.spec.selector is not None)

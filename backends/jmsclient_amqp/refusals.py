@@ -20,6 +20,11 @@ from jmsclient_amqp.engine.library import Condition
 _FORBIDDEN = ("amqp:unauthorized-access", "amqp:not-allowed")
 
 
+def of_another_kind(condition: Condition | None) -> bool:
+    """The destination exists, and is not what naming it so would make."""
+    return condition is not None and condition.name == "amqp:precondition-failed"
+
+
 def link_refused(what: str, condition: Condition | None, *, selector: bool = False) -> JmsClientError:
     """A link was not attached, or was taken away: `what` names it, such as "a consumer of queue:///orders"."""
     if condition is None:

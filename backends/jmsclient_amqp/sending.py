@@ -25,10 +25,10 @@ from jmsclient.errors import (
 from jmsclient.message import PlainContent
 from jmsclient.transport.contract import Receipt, Sender
 from jmsclient_amqp.encoding import encode_all
-from jmsclient_amqp.engine.library import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from jmsclient_amqp.engine.library import ACCEPTED, MODIFIED, REJECTED, RELEASED, Condition
 from jmsclient_amqp.engine.links import Outcome, SendingLink
 from jmsclient_amqp.loop import Answer
-from jmsclient_amqp.refusals import link_lost, link_refused, not_accepted
+from jmsclient_amqp.refusals import link_lost, link_refused, not_accepted, of_another_kind
 from jmsclient_amqp.termini import local, target_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class AmqpSender(Sender):
         self._clock = session.transport.clock
         self._destination = destination
         self._naming = session.product.naming
-        self._address = self._naming.address(destination)
+        self._address = self._target = self._naming.address(destination)
         self._what = f"a sender to {destination.address}"
         self._transaction = session.transaction
         self._closed = False
@@ -126,13 +126,30 @@ class AmqpSender(Sender):
             answer.give(None)
             return
         self._attaching = self._transport.awaited(answer)
+        self._make_link()
+        self._session.attached(self)
+
+    def _make_link(self) -> None:
         name = self._transport.link_name("sender")
         self.link = self._session.handle.sender(
             name,
             local(name, outcomes=True),
-            target_of(self._destination, self._address, durable_queue=self._session.product.durable_queues),
+            target_of(self._destination, self._target, durable_queue=self._session.product.durable_queues),
         )
-        self._session.attached(self)
+
+    @property
+    def attaching(self) -> bool:
+        """The broker has yet to say whether it wants the link (I/O thread)."""
+        return self._attaching is not None
+
+    def session_refused(self, condition: Condition | None) -> None:
+        """The broker ended the session rather than attach it, and there is another session: try another name, or give up."""
+        other = self._naming.existing(self._destination) if of_another_kind(condition) else None
+        if other is not None and other != self._target:
+            self._target = other
+            self._make_link()
+        else:
+            self._end(link_refused(self._what, condition))
 
     def _give_up(self, *_: Any) -> None:
         if self._attaching is not None:

@@ -269,6 +269,9 @@ class AmqpSession(TransportSession):
             self._ended_by_peer_or_us()
 
     def _ended_by_peer_or_us(self) -> None:
+        if self._ending is None and self.product.refuses_by_end and any(sender.attaching for sender in self._senders):
+            self._begin_again()
+            return
         self.over = True
         self.transport.forget(self)
         if self._ending is None:
@@ -285,6 +288,22 @@ class AmqpSession(TransportSession):
             self._ending.give(None)
         if self.handle.remote_closed:
             self.handle.free()
+
+    def _begin_again(self) -> None:
+        """It was ended because a sender was not wanted; receivers have sessions of their own there. Other senders attach again when
+        they are used."""
+        condition = self.handle.remote_condition
+        senders = tuple(self._senders)
+        wanted = {sender: sender.attaching for sender in senders}
+        for sender in senders:
+            if not wanted[sender]:
+                sender.lost(session_ended(condition))
+        self.handle.close()
+        self.handle.free()
+        self.handle = self.transport.engine.session()
+        for sender in senders:
+            if wanted[sender]:
+                sender.session_refused(condition)
 
     def _lose_links(self, error: JmsClientError) -> None:
         for receiver in tuple(self._receivers):

@@ -115,3 +115,12 @@ def test_a_queue_and_a_topic_of_one_name_have_two_addresses_where_the_broker_wan
     naming = products.RABBITMQ_3.naming
     assert (naming.address(Queue("a")), naming.address(Topic("a"))) == ("/queue/a", "/topic/a")
     assert (naming.uri("/queue/a", 1), naming.uri("/topic/a", 0)) == ("queue:///a", "topic:///a")
+
+
+def test_a_queue_that_is_there_already_has_another_address_where_the_broker_wants_it() -> None:
+    naming = product_of(Peer(product="RabbitMQ", version="3.10.8"), None).naming
+    assert naming.existing(Queue("q")) == "/amq/queue/q"
+    assert naming.existing(Queue("/queue/q")) == "/amq/queue/q"
+    assert naming.existing(Topic("q")) is None
+    assert naming.uri("/amq/queue/q", 0) == "queue:///q"
+    assert product_of(Peer(product="apache-activemq-artemis", version="2.40.0"), None).naming.existing(Queue("q")) is None
