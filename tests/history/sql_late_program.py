@@ -22,7 +22,7 @@ def main(store: str, database: str, trigger: str, go_on: str) -> None:
     with SqlHistory(lambda: psycopg.connect(database)) as history:
         worker = Worker(f"embedded:late?store={store}", history=history)
 
-        @worker.trigger("queue:///orders", name=trigger, lease=0.5)
+        @worker.trigger("queue:///orders", name=trigger, lease=2.0)
         def book(body: str, delivery: Delivery, transaction: HistoryTransaction) -> None:
             run(transaction.connection, "INSERT INTO booked (name) VALUES (?)", (f"{trigger}/late {delivery.fencing_token}",))
             print("inside", flush=True)
@@ -31,7 +31,7 @@ def main(store: str, database: str, trigger: str, go_on: str) -> None:
 
         with worker:
             counters = worker.triggers[trigger].pipeline.counters
-            end = time.monotonic() + 10
+            end = time.monotonic() + 25
             while time.monotonic() < end and not counters.duplicate:
                 time.sleep(0.02)
             print(json.dumps(counters.as_dict()), flush=True)

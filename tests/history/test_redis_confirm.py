@@ -45,7 +45,7 @@ def test_tr51_too_few_replicas_is_a_history_that_does_not_answer(pair: tuple[Red
         started = time.monotonic()
         with pytest.raises(HistoryUnavailableError, match=r"confirm=replicas\(1\): 0 of 1 replicas confirmed within 1.5 s"):
             history.complete(T, "1", token=claim.token)
-        assert 1.0 < time.monotonic() - started < 2.5
+        assert 1.0 < time.monotonic() - started < 10.0
         # It was written; but neither a repeat nor somebody else's look at it takes it for confirmed, on any connection.
         with pytest.raises(HistoryUnavailableError):
             history.complete(T, "1", token=claim.token)
