@@ -23,7 +23,7 @@ from ..brokers.proxy import Proxy  # noqa: TID252
 from .peer import Peer
 
 QUEUE = Queue("q")
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 
 @pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")

@@ -132,7 +132,7 @@ class Conversation:
         return [frame for frame in self.frames if frame.code == code]
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while not (found := condition()):
             assert time.monotonic() < end, f"{what}; heard {[hex(frame.code) for frame in self.frames]}"
             time.sleep(0.002)

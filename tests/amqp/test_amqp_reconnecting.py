@@ -139,8 +139,8 @@ def test_o04_a_frozen_broker_is_noticed_and_consumption_goes_on(artemis: Any, qu
         artemis.send_signal(signal.SIGSTOP)
         try:
             start = time.monotonic()
-            until(lambda: any(event.name == "link_lost" for event in heard), 5.0)
-            assert time.monotonic() - start < 4.0
+            until(lambda: any(event.name == "link_lost" for event in heard))
+            assert time.monotonic() - start < 15.0
         finally:
             artemis.send_signal(signal.SIGCONT)
         again = consumer.receive(PATIENCE)  # the message that was not acknowledged comes back

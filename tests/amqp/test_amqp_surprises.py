@@ -17,7 +17,7 @@ from .conftest import Client, wait_for
 
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 
 @pytest.fixture

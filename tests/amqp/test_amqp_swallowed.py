@@ -112,7 +112,7 @@ def test_s08_a_send_that_is_not_confirmed_in_time(url: str, queue: str, behind: 
         proxy.swallow("from the broker")
         start = time.monotonic()
         error = sent_in_doubt(producer, "a")
-        assert TIME_OUT - 0.1 < time.monotonic() - start < TIME_OUT + 2
+        assert TIME_OUT - 0.1 < time.monotonic() - start < TIME_OUT + 10
         assert (len(error.in_doubt), error.confirmed) == (1, ())
         proxy.heal()
     assert left(url, queue) == ["known", "a"]
@@ -157,7 +157,7 @@ def test_s08_a_commit_whose_answer_is_swallowed_is_in_doubt(
         with pytest.raises(TransactionInDoubtError) as caught:
             session.commit()
         assert not isinstance(caught.value, TransactionRolledBackError)
-        assert TIME_OUT - 0.1 < time.monotonic() - start < TIME_OUT + 2
+        assert TIME_OUT - 0.1 < time.monotonic() - start < TIME_OUT + 10
         proxy.heal()
         assert link_back.wait(PATIENCE)
         session.commit()  # of nothing

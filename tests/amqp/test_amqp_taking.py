@@ -16,7 +16,7 @@ pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is no
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # the first test of a broker may have to fetch it
 
 COUNT = 300
-PATIENCE = 10.0
+PATIENCE = 20.0
 OPTIONS = jmsclient.ConsumerOptions(read_ahead_messages=100)
 
 
