@@ -1,15 +1,13 @@
 """From a URL to a socket on which AMQP can begin: TCP, TLS, SASL, each step bounded by the deadline.
 
-Owns saying what is wrong when it is not AMQP 1.0 that answers: HTTP, AMQP 0-9-1, TLS on a plain port and the reverse, a
-certificate, a password, silence. Runs on the caller's thread, before there is any other. Must not know the protocol engine.
-Rules O04, O09; issue section "Bad input".
+Owns saying what is wrong when it is not AMQP 1.0 that answers: HTTP, AMQP 0-9-1, TLS on a plain port, a password, silence. Runs on
+the caller's thread, before there is any other. Must not know the protocol engine. Rules O04, O09; issue section "Bad input".
 """
 
 from __future__ import annotations
 
 import errno
 import socket
-import ssl
 import struct
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
@@ -19,17 +17,11 @@ from jmsclient.errors import ConfigurationError, ConnectionLostError, JmsClientE
 from jmsclient_amqp.primitives import Described, binary, described, listed, read, symbol
 from jmsclient_amqp.sasl import Mechanism, Scram, choose
 from jmsclient_amqp.settings import PORTS, Settings
+from jmsclient_amqp.tls import bound, certificate_wanted, encrypted
 
 _SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _LONGEST_FRAME: Final = 1 << 16
 _MECHANISMS, _INIT, _CHALLENGE, _RESPONSE, _OUTCOME = range(0x40, 0x45)
-_CERTIFICATE_FIXES = {
-    10: "it has expired: the broker's certificate must be renewed",
-    9: "it is not valid yet: compare the clocks of both machines",
-    62: "it is for another host name: connect with a name that is in it",
-    64: "it is for another address: connect with a name or address that is in it",
-}
-_UNKNOWN_AUTHORITY = "nobody this machine trusts has signed it: name its authority with ?ca_file=FILE"
 
 
 def reach(settings: Settings, clock: Clock, deadline: float | None) -> tuple[socket.socket, bytes]:
@@ -38,7 +30,7 @@ def reach(settings: Settings, clock: Clock, deadline: float | None) -> tuple[soc
     connection = _connected(settings, clock, deadline)
     try:
         if settings.tls:
-            connection = _encrypted(connection, settings, clock, deadline)
+            connection = encrypted(connection, settings, clock, deadline)
         return connection, _Login(connection, settings, clock, deadline).run()
     except BaseException:
         connection.close()
@@ -46,24 +38,50 @@ def reach(settings: Settings, clock: Clock, deadline: float | None) -> tuple[soc
 
 
 def _connected(settings: Settings, clock: Clock, deadline: float | None) -> socket.socket:
-    left = clock.left(deadline)
-    if left is not None and left <= 0:
-        raise RequestTimeoutError(f"no time was left to reach {settings.peer}")
-    try:
-        connection = socket.create_connection((settings.host, settings.port), timeout=left)
-    except TimeoutError:
+    """At one of its addresses: each has its share of the time, so that one that never answers leaves some for the others."""
+    places = _addresses(settings)
+    failure: OSError = TimeoutError()
+    for rest in range(len(places), 0, -1):
+        left = clock.left(deadline)
+        if left is not None and left <= 0:
+            break
+        try:
+            return _connected_to(places[-rest], None if left is None else left / rest)
+        except OSError as error:
+            failure = error
+    if isinstance(failure, TimeoutError):
         raise RequestTimeoutError(
             f"{settings.peer} does not answer at all: is the host right, and does a firewall let it through?"
         ) from None
+    raise ConnectionLostError(f"{settings.peer}: {_unreached(failure, settings)}") from failure
+
+
+def _connected_to(place: Any, timeout: float | None) -> socket.socket:
+    """One address as `getaddrinfo` gives it. Raises OSError."""
+    family, kind, protocol, _, address = place
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.settimeout(timeout)
+        connection.connect(address)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _addresses(settings: Settings) -> list[Any]:
+    try:
+        return socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise ConnectionLostError(
             f"the host {settings.host!r} is not known ({error.strerror}): is it written right, "
             "and does this machine's name service know it?"
         ) from error
-    except OSError as error:
-        raise ConnectionLostError(f"{settings.peer}: {_unreached(error, settings)}") from error
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return connection
+    except UnicodeError:
+        raise ConfigurationError(
+            f"{settings.host!r} cannot be the name of a host: each part between dots has 1 to 63 characters"
+        ) from None
 
 
 def _unreached(error: OSError, settings: Settings) -> str:
@@ -79,55 +97,6 @@ def _unreached(error: OSError, settings: Settings) -> str:
     return why
 
 
-# -- TLS ----------------------------------------------------------------------------------------------------------------
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """Peer and name are verified, unless told not to. Raises ConfigurationError for files that cannot be read."""
-    try:
-        context = ssl.create_default_context(cafile=settings.ca_file)
-        if settings.cert_file is not None:
-            context.load_cert_chain(settings.cert_file, settings.key_file, lambda: settings.key_password or "")
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        what = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
-        files = ", ".join(one for one in (settings.ca_file, settings.cert_file, settings.key_file) if one)
-        raise ConfigurationError(f"the TLS files ({files}) cannot be used: {what}") from None
-    if not settings.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _encrypted(plain: socket.socket, settings: Settings, clock: Clock, deadline: float | None) -> socket.socket:
-    context = tls_context(settings)
-    _bound(plain, settings, clock, deadline)
-    try:
-        return context.wrap_socket(plain, server_hostname=settings.host)
-    except ssl.SSLCertVerificationError as error:
-        fix = _CERTIFICATE_FIXES.get(error.verify_code, _UNKNOWN_AUTHORITY)
-        raise ConfigurationError(f"{settings.peer}: its certificate is not accepted ({error.verify_message}); {fix}") from error
-    except TimeoutError:
-        raise RequestTimeoutError(
-            f"{settings.peer} does not answer in TLS; if that port is one without TLS, write the URL as amqp://…"
-        ) from None
-    except ssl.SSLError as error:
-        if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
-            raise ConfigurationError(f"{settings.peer} does not speak TLS on that port; for one without, write amqp://…") from error
-        raise ConnectionLostError(f"{settings.peer}: no TLS connection: {error.reason or error}") from error
-    except OSError as error:
-        raise ConnectionLostError(
-            f"{settings.peer} closed the connection while TLS began ({error.strerror or type(error).__name__}); "
-            "if that port is one without TLS, write the URL as amqp://…"
-        ) from error
-
-
-def _bound(connection: socket.socket, settings: Settings, clock: Clock, deadline: float | None) -> None:
-    left = clock.left(deadline)
-    if left is not None and left <= 0:
-        raise RequestTimeoutError(f"{settings.peer} did not finish the handshake in time")
-    connection.settimeout(left)
-
-
 # -- SASL ---------------------------------------------------------------------------------------------------------------
 
 
@@ -137,7 +106,7 @@ class _Login:
     def __init__(self, connection: socket.socket, settings: Settings, clock: Clock, deadline: float | None) -> None:
         self._connection = connection
         self._settings = settings
-        self._bind: Callable[[], None] = lambda: _bound(connection, settings, clock, deadline)
+        self._bind: Callable[[], None] = lambda: bound(connection, settings, clock, deadline)
         self._data = bytearray()
 
     def run(self) -> bytes:
@@ -258,11 +227,15 @@ class _Login:
         )
 
     def _closed(self, error: OSError | None) -> NoReturn:
+        wanted = certificate_wanted(self._settings, error)
+        if wanted is not None:
+            raise wanted from error
         why = f" ({error.strerror or type(error).__name__})" if error is not None else ""
         other = "amqp" if self._settings.tls else "amqps"
+        certificate = " Or does it want a certificate of this client (cert_file)?" if self._settings.lacks_certificate else ""
         raise ConnectionLostError(
             f"{self._settings.peer} closed the connection during the log in{why}; "
-            f"is it an AMQP 1.0 port, and not one for {other}:// ?"
+            f"is it an AMQP 1.0 port, and not one for {other}:// ?{certificate}"
         )
 
 

@@ -169,7 +169,7 @@ def choose(settings: Settings, offered: tuple[str, ...]) -> Mechanism:
             if not clear:
                 return Plain(settings)
             withheld = True
-        if name == "ANONYMOUS" and not has_password:
+        if name == "ANONYMOUS" and (not has_password or settings.mechanisms == (name,)):
             return Anonymous(settings)
     if withheld:
         raise ConfigurationError(
@@ -179,5 +179,7 @@ def choose(settings: Settings, offered: tuple[str, ...]) -> Mechanism:
     said = ", ".join(offered) or "nothing"
     if not has_password and any(name == "PLAIN" or name.startswith("SCRAM-") for name in offered):
         raise ConfigurationError(f"{settings.peer} wants a user name and a password (it offers {said})")
+    if "EXTERNAL" in offered and settings.mechanisms == ("EXTERNAL",):
+        raise ConfigurationError("SASL EXTERNAL is by the certificate of this client: name it with ?cert_file=FILE&key_file=FILE")
     allowed = ", ".join(settings.mechanisms)
     raise ConfigurationError(f"{settings.peer} offers {said} to log in with; this endpoint can use {allowed}")

@@ -61,6 +61,11 @@ class Settings:
             return False
 
     @property
+    def lacks_certificate(self) -> bool:
+        """TLS, and no certificate of our own."""
+        return self.tls and self.cert_file is None
+
+    @property
     def peer(self) -> str:
         """For errors and logs."""
         host = f"[{self.host}]" if ":" in self.host else self.host

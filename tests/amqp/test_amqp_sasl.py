@@ -104,6 +104,7 @@ NOBODY: dict[str, Any] = {"username": None, "password": None}
         ({"host": "::1"}, ("PLAIN",), "PLAIN"),
         ({"insecure_plain": True}, ("PLAIN",), "PLAIN"),
         ({"mechanisms": ("PLAIN",), "tls": True}, ALL, "PLAIN"),
+        ({"mechanisms": ("ANONYMOUS",)}, ALL, "ANONYMOUS"),
     ],
 )
 def test_the_best_mechanism_is_chosen(values: dict[str, Any], offered: tuple[str, ...], chosen: str) -> None:
@@ -119,6 +120,7 @@ def test_the_best_mechanism_is_chosen(values: dict[str, Any], offered: tuple[str
         ({}, ("ANONYMOUS",), "offers ANONYMOUS"),
         ({}, (), "offers nothing"),
         ({}, ("GSSAPI",), "offers GSSAPI"),
+        ({"mechanisms": ("EXTERNAL",), "tls": True}, ALL, "cert_file"),
     ],
 )
 def test_what_cannot_be_chosen_is_explained(values: dict[str, Any], offered: tuple[str, ...], says: str) -> None:
