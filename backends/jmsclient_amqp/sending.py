@@ -1,8 +1,8 @@
 """A sending link: messages down as far as credit allows, outcomes up.
 
-Owns the life of one link, what waits for credit, and what was sent and is not confirmed. Encoding happens on the caller's
-thread; what is marked so runs on the I/O thread. A link that the broker closed is attached again by the next send. Rules IF-30,
-O07, S08.
+Owns the life of one link, what waits for credit, and what was sent and is not confirmed (`batch.py`: of each send). Encoding
+happens on the caller's thread; what is marked so runs on the I/O thread. A link that the broker closed is attached again by the
+next send. Rules IF-30, O07, S08.
 """
 
 from __future__ import annotations
@@ -11,82 +11,30 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jmsclient.clock import Clock
 from jmsclient.destination import Destination
 from jmsclient.errors import (
     ConnectionLostError,
     JmsClientError,
     RequestTimeoutError,
-    ResourceAllocationError,
-    SendError,
     TransactionRolledBackError,
     UnsupportedFeatureError,
 )
 from jmsclient.message import PlainContent
-from jmsclient.transport.contract import Receipt, Sender
+from jmsclient.transport.contract import Begun, Receipt, Sender
+from jmsclient_amqp.batch import Batch, failure
 from jmsclient_amqp.encoding import encode_all
-from jmsclient_amqp.engine.library import ACCEPTED, MODIFIED, REJECTED, RELEASED, Condition
+from jmsclient_amqp.engine.library import ACCEPTED, Condition
 from jmsclient_amqp.engine.links import Outcome, SendingLink
 from jmsclient_amqp.loop import Answer
-from jmsclient_amqp.refusals import link_lost, link_refused, not_accepted, of_another_kind
+from jmsclient_amqp.refusals import link_lost, link_refused, of_another_kind
 from jmsclient_amqp.termini import local, target_of
 
 if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
 
 
-class Batch:
-    """The messages of one send. The I/O thread writes its figures, the sender's caller reads them."""
-
-    __slots__ = (
-        "bell",
-        "cancelled",
-        "error",
-        "failures",
-        "ids",
-        "left",
-        "messages",
-        "numbers",
-        "outcomes",
-        "written",
-        "written_at",
-    )
-
-    def __init__(self, ids: list[str], messages: list[bytes], clock: Clock) -> None:
-        self.ids = ids
-        self.messages = messages
-        self.bell = clock.bell()
-        self.written = 0
-        """How many the engine has."""
-        self.written_at: float | None = None
-        """When it got the last one."""
-        self.left = len(messages)
-        """How many are not decided, written or not."""
-        self.outcomes: list[Outcome | None] = [None] * len(messages)
-        self.failures = 0
-        self.numbers: list[int] = []
-        self.error: JmsClientError | None = None
-        self.cancelled = False
-
-    @property
-    def over(self) -> bool:
-        return self.left == 0 or self.error is not None or (self.cancelled and self.undecided == 0)
-
-    @property
-    def undecided(self) -> int:
-        """Written, and the peer has not said what became of them."""
-        return self.written - (len(self.messages) - self.left)
-
-    def fail(self, error: JmsClientError) -> None:
-        """Nothing more will become of it: what was written is in doubt, what was not never will be."""
-        if not self.over:
-            self.error = error
-        self.bell.ring()
-
-    def indices(self, *, confirmed: bool) -> list[int]:
-        """Of those that were written and accepted, or written and not decided."""
-        wanted = (lambda one: one is not None and one.code == ACCEPTED) if confirmed else (lambda one: one is None)
-        return [index for index in range(self.written) if wanted(self.outcomes[index])]
+AHEAD = 8 << 20
+"""Bytes of messages that may be under way by `begin`: what is encoded is here, in the engine, and in what the socket holds."""
 
 
 class AmqpSender(Sender):
@@ -161,23 +109,40 @@ class AmqpSender(Sender):
     def send(
         self, messages: Sequence[PlainContent], *, room_deadline: float | None, confirm_timeout: float | None
     ) -> list[Receipt]:
+        batch = self._batch(messages)
+        if not self._attached:
+            self.open(room_deadline)
+        self._hand_over(batch)
+        return self.wait_for(batch, room_deadline, confirm_timeout)
+
+    @property
+    def most_ahead(self) -> int:  # type: ignore[override]  # the contract has an attribute; here it changes with the link
+        return AHEAD if self._attached and self._transaction is None else 0
+
+    def begin(self, messages: Sequence[PlainContent]) -> Begun:
+        batch = self._batch(messages)
+        batch.begun = True
+        self._hand_over(batch)
+        return BegunBatch(self, batch)
+
+    def _batch(self, messages: Sequence[PlainContent]) -> Batch:
         self._session.check_open()
         if not self._transport.capabilities.delayed_delivery and any(one.delivery_time is not None for one in messages):
             raise UnsupportedFeatureError(f"{self._transport.peer.product} does not deliver later; send it when it is due")
-        batch = Batch(
-            [self._identify(message) for message in messages],
-            encode_all(messages, self._address, self._naming),
-            self._clock,
-        )
-        if not self._attached:
-            self.open(room_deadline)
+        ids = [self._identify(message) for message in messages]
+        return Batch(ids, encode_all(messages, self._address, self._naming), self._clock)
+
+    def _hand_over(self, batch: Batch) -> None:
         self._loop.tell(self._enqueue, batch)
         if self._loop.error is not None:
             batch.fail(self._transport.lost_error())
+
+    def wait_for(self, batch: Batch, room_deadline: float | None, confirm_timeout: float | None) -> list[Receipt]:
+        """Until it is over; raises as `send`."""
         self._await(batch, room_deadline, confirm_timeout)
         if batch.error is None and batch.left == 0 and not batch.failures:
             return [Receipt(one) for one in batch.ids]
-        raise self._failure(batch, confirm_timeout)
+        raise failure(batch, self._destination.address, confirm_timeout)
 
     def _identify(self, message: PlainContent) -> str:
         if message.message_id is None:
@@ -187,55 +152,29 @@ class AmqpSender(Sender):
     def _await(self, batch: Batch, room_deadline: float | None, confirm_timeout: float | None) -> None:
         """Until it is over, or there was no room in time, or no confirmation."""
         clock = self._clock
+        came = clock.monotonic()
         while not batch.over:
             if batch.written_at is None:
                 left = clock.left(room_deadline)
                 if left is not None and left <= 0:
-                    self._cancel_unsent(batch)
+                    self.stop_rest(batch)
                     continue
                 waits = [one for one in (left, confirm_timeout) if one is not None]  # it may be written meanwhile
                 batch.bell.wait(min(waits) if waits else None)
             else:
-                began = batch.written_at if batch.written_at is not None else clock.monotonic()
+                began = max(batch.written_at, came)  # of one that was begun earlier, those before it had their time
                 left = None if confirm_timeout is None else began + confirm_timeout - clock.monotonic()
                 if left is not None and left <= 0:
                     self._loop.tell(self._abandon, batch)
                     return
                 batch.bell.wait(left)
 
-    def _cancel_unsent(self, batch: Batch) -> None:
+    def stop_rest(self, batch: Batch) -> None:
         """Keep what the engine does not have yet from being sent; then its figures stand."""
         try:
             self._loop.ask(self._cancel, None, "the end of a send", batch)
         except JmsClientError as error:
             batch.error = batch.error or error
-
-    def _failure(self, batch: Batch, confirm_timeout: float | None) -> JmsClientError:
-        """What to raise: nothing was sent, or which were confirmed, are in doubt, were not sent."""
-        ids, name = batch.ids, self._destination.address
-        confirmed = [ids[index] for index in batch.indices(confirmed=True)]
-        in_doubt = [ids[index] for index in batch.indices(confirmed=False)]
-        known = {*confirmed, *in_doubt}
-        unsent = [one for one in ids if one not in known]
-        refused = next((one for one in batch.outcomes if one is not None and one.code != ACCEPTED), None)
-        if batch.error is not None:
-            if not confirmed and not in_doubt and refused is None:
-                return batch.error
-            text = f"{name}: {batch.error}"
-        elif refused is not None:
-            text = f"{name}: the broker {_said(refused)}"
-            full = refused.condition is not None and refused.condition.name == "amqp:resource-limit-exceeded"
-            if full and not confirmed and not in_doubt:
-                return ResourceAllocationError(text)
-        elif batch.cancelled and not batch.written:
-            return ResourceAllocationError(f"{name}: the broker gave no credit in time, so nothing was sent")
-        elif batch.cancelled and not in_doubt:
-            text = f"{name}: the broker gave no credit for the rest in time"
-        else:
-            text = f"{name}: no confirmation within {confirm_timeout} s"
-        failure = SendError(text, confirmed=confirmed, in_doubt=in_doubt, unsent=unsent)
-        failure.__cause__ = batch.error
-        return failure
 
     # -- on the I/O thread ------------------------------------------------------------------------------------------
 
@@ -315,10 +254,15 @@ class AmqpSender(Sender):
             attaching.give(None)
 
     def _cancel(self, answer: Answer[None], batch: Batch) -> None:
+        """And what was begun behind it, which was to come after it."""
         if batch in self._waiting:
-            self._waiting.remove(batch)
-            batch.cancelled = True
-            batch.written_at = self._clock.monotonic()
+            position = self._waiting.index(batch)
+            waiting = list(self._waiting)
+            stopped = [batch, *(one for one in waiting[position + 1 :] if one.begun and batch.begun)]
+            self._waiting = deque(one for one in waiting if one not in stopped)
+            for one in stopped:
+                one.cancelled = True
+                one.written_at = self._clock.monotonic()
         answer.give(None)
 
     def _abandon(self, batch: Batch, _: Any) -> None:
@@ -383,11 +327,21 @@ class AmqpSender(Sender):
         self._end(link_lost(self._what, None))
 
 
-def _said(outcome: Outcome) -> str:
-    if outcome.code == REJECTED:
-        return not_accepted(outcome.condition)
-    if outcome.code == RELEASED:
-        return "released it: it was not taken"
-    if outcome.code == MODIFIED:
-        return "could not deliver it (modified)"
-    return "settled it without saying what became of it"
+class BegunBatch(Begun):
+    """What `AmqpSender.begin` handed over."""
+
+    def __init__(self, sender: AmqpSender, batch: Batch) -> None:
+        self._sender = sender
+        self._batch = batch
+        self.ids = batch.ids
+        self.size = sum(map(len, batch.messages))
+
+    @property
+    def failed(self) -> bool:
+        return self._batch.failed
+
+    def finish(self, *, room_deadline: float | None, confirm_timeout: float | None) -> list[Receipt]:
+        return self._sender.wait_for(self._batch, room_deadline, confirm_timeout)
+
+    def stop(self) -> None:
+        self._sender.stop_rest(self._batch)

@@ -10,20 +10,21 @@ from _thread import get_ident
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from jmsclient.destination import Destination, Queue, parse_destination
 from jmsclient.errors import ConfigurationError, IllegalStateError, UnsupportedFeatureError
+from jmsclient.jms.ahead import Ahead, ids_of
 from jmsclient.jms.outgoing import Sending, batch, contents
-from jmsclient.message import Body, Message, PlainContent, PropertyValue, Texts, checked_properties
+from jmsclient.message import Body, Message, PlainContent, PropertyValue, checked_properties
 from jmsclient.options import seconds
-from jmsclient.transport.contract import Receipt, Sender
+from jmsclient.transport.contract import Begun, Receipt, Sender
 
 if TYPE_CHECKING:
     from jmsclient.jms.session import Session
 
 SEND_BATCH = 256
-"""Messages that `send_many` has under way at once, so that an endless iterable does not fill the memory."""
+"""Messages of one part of a `send_many`. At most two are under way, so that an endless iterable does not fill the memory."""
 _ANYWHERE = Queue("anywhere")
 
 
@@ -122,21 +123,33 @@ class MessageProducer:
         return message_id
 
     def send_many(self, bodies: Iterable[Body | Message]) -> list[str]:
-        """Send them all, pipelined, to the producer's destination; their message ids in order.
+        """Send them all, pipelined, to the producer's destination; their message ids in order. When it returns, each is confirmed.
 
-        On SendError those before are sent; its ids are those of the part that failed.
+        On SendError those before are sent; its ids are those of the part that failed, and of the one behind it, if that was on
+        its way. If the iterable raises, what it gave before, but for the last part, is sent.
         """
         if self.destination is None:
             raise self._nowhere_error()
         sending, rest = self._usual, iter(bodies)
         ids: list[str] = []
-        while some := list(islice(rest, SEND_BATCH)):
-            receipts: object = self._send(sending, batch(some, sending, self._ids, self._clock.wall()))
-            if isinstance(receipts, Texts):  # their own receipts
-                ids += receipts.ids
-            else:
-                ids += [receipt.message_id for receipt in cast(list[Receipt], receipts)]
-        return ids
+        ahead: Ahead | None = None
+        try:
+            while some := list(islice(rest, SEND_BATCH)):
+                made = batch(some, sending, self._ids, self._clock.wall())
+                if ahead is None and (len(some) < SEND_BATCH or not self._goes_ahead(sending)):
+                    ids += ids_of(self._send(sending, made))
+                else:
+                    ahead = ahead or self._ahead(sending)
+                    ids += ahead.send(made)
+        except Exception:
+            if ahead is not None:
+                ahead.finish()
+            raise
+        except BaseException:
+            if ahead is not None:
+                ahead.stop()
+            raise
+        return ids if ahead is None else ids + ahead.finish()
 
     # -- making what is sent ----------------------------------------------------------------------------------------
 
@@ -197,6 +210,54 @@ class MessageProducer:
             return sender.send(made, room_deadline=self._clock.deadline(self.send_timeout), confirm_timeout=session.request_timeout)
         finally:
             session.inside = 0
+
+    def _goes_ahead(self, sending: Sending) -> bool:
+        sender = self._senders.get(sending.address)
+        return sender is not None and sender.most_ahead > 0
+
+    def _ahead(self, sending: Sending) -> Ahead:
+        return Ahead(
+            send=lambda part: self._send(sending, part),
+            begin=lambda part, under_way: self._begin(sending, part, under_way),
+            finish=self._finish,
+        )
+
+    def _begin(self, sending: Sending, made: Sequence[PlainContent], under_way: int) -> Begun | None:
+        """As `Sender.begin`; None where that would be too much at once."""
+        session = self._session
+        me = get_ident()
+        if self.closed:
+            raise IllegalStateError("this producer is closed")
+        if session.closed or self._connection.failure is not None:
+            session.check_alive()
+        if session.inside:
+            raise session.busy_error()
+        session.inside = me
+        try:
+            if session.owner:
+                session.check_owner(me)
+            sender = self._senders.get(sending.address)
+            most = 0 if sender is None else sender.most_ahead
+            if sender is None or not most or under_way + sum([content.size for content in made]) > most:
+                return None
+            return sender.begin(made)
+        finally:
+            session.inside = 0
+
+    def _finish(self, begun: Begun) -> Sequence[Receipt]:
+        """As `Begun.finish`, whatever was closed meanwhile and whoever else is inside: it is to be told what became of it."""
+        session = self._session
+        if session.inside:
+            return self._finished(begun)
+        session.inside = get_ident()
+        try:
+            return self._finished(begun)
+        finally:
+            session.inside = 0
+
+    def _finished(self, begun: Begun) -> Sequence[Receipt]:
+        room = self._clock.deadline(self.send_timeout)
+        return begun.finish(room_deadline=room, confirm_timeout=self._session.request_timeout)
 
     def _open(self, target: Destination) -> Sender:
         session = self._session

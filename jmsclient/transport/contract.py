@@ -252,8 +252,38 @@ class Receiver(ABC):
         Idempotent."""
 
 
+class Begun(ABC):
+    """Messages that `Sender.begin` handed over, and whose confirmations nobody waits for yet. For the thread that began them."""
+
+    ids: Sequence[str]
+    size: int
+    """Bytes of all of them, about."""
+
+    @property
+    @abstractmethod
+    def failed(self) -> bool:
+        """As far as is known, `finish` will raise."""
+
+    @abstractmethod
+    def finish(self, *, room_deadline: float | None, confirm_timeout: float | None) -> list[Receipt]:
+        """Wait until each is confirmed; as `Sender.send`, and raises what that raises. `confirm_timeout` counts from when they are
+        written, or from this call, whichever is later. Once, and in the order in which they were begun."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """What is not written yet will not be; then `finish` tells which those are."""
+
+
 class Sender(ABC):
     """One sending link to one destination."""
+
+    most_ahead = 0
+    """Bytes of messages that may be under way by `begin` at present, what is begun included; 0: there is only `send`."""
+
+    def begin(self, messages: Sequence[PlainContent]) -> Begun:
+        """Hand these over, to go out behind all that was begun or sent before, and return at once. Only where `most_ahead` allows.
+        Contents belong to the backend from here."""
+        raise UnsupportedFeatureError("this provider confirms what is sent before it takes more")
 
     @abstractmethod
     def send(

@@ -14,9 +14,9 @@ from jmsclient.clock import SYSTEM_CLOCK
 
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
+from jmsclient_amqp.batch import Batch
 from jmsclient_amqp.engine.library import Condition, EngineError
 from jmsclient_amqp.loop import MOST_AT_ONCE, Answer, Loop
-from jmsclient_amqp.sending import Batch
 
 ROOM = 1 << 14
 PATIENCE = 10.0
