@@ -18,6 +18,7 @@ from jmsclient.errors import (
 from jmsclient_amqp.engine.library import Condition
 
 _FORBIDDEN = ("amqp:unauthorized-access", "amqp:not-allowed")
+_NO_RIGHT = "this user has not the right to do that there"
 
 
 def of_another_kind(condition: Condition | None) -> bool:
@@ -34,7 +35,7 @@ def link_refused(what: str, condition: Condition | None, *, selector: bool = Fal
     if name == "amqp:not-found":
         return InvalidDestinationError(f"{text}; make the destination at the broker, or allow it to make one by itself")
     if name in _FORBIDDEN:
-        return ConfigurationError(f"{text}; this user has not the right to do that there")
+        return ConfigurationError(f"{text}; {_NO_RIGHT}")
     if name == "amqp:invalid-field" and selector:
         return InvalidSelectorError(text)
     if name == "amqp:not-implemented":
@@ -47,7 +48,8 @@ def link_refused(what: str, condition: Condition | None, *, selector: bool = Fal
 def link_lost(what: str, condition: Condition | None) -> JmsClientError:
     """A link that worked was closed by the peer."""
     reason = "without a reason" if condition is None else f"({condition})"
-    return ConnectionLostError(f"the broker closed {what} {reason}")
+    fix = f"; {_NO_RIGHT}" if condition is not None and condition.name in _FORBIDDEN else ""
+    return ConnectionLostError(f"the broker closed {what} {reason}{fix}")
 
 
 def session_ended(condition: Condition | None) -> JmsClientError:

@@ -131,8 +131,9 @@ def test_c04_every_kind_there_and_back(connection: Connection, queue: str) -> No
     assert (serialized.kind, serialized.body) == (MessageKind.OBJECT, b"\xac\xed")
 
 
-def test_c12_large_messages_with_small_ones_behind(url: str, queue: str) -> None:
-    large = secrets.token_bytes(5 << 20)
+@pytest.mark.parametrize("size", [5, 16], ids=["5 MiB", "16 MiB"])
+def test_c12_large_messages_with_small_ones_behind(url: str, queue: str, size: int) -> None:
+    large = secrets.token_bytes(size << 20)
     with jmsclient.connect(f"{url}{'&' if '?' in url else '?'}max_frame_bytes=16384", request_timeout=60.0) as connection:
         session = connection.create_session()
         producer = session.create_producer(queue)

@@ -842,3 +842,6 @@ def test_a_peer_that_sends_garbage_after_the_handshake_is_lost(peer: Peer, conne
         client.send("a")
     assert len(client.listener.losses) == 1
     assert not sink.faults
+    peer.last.wait_for(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.endswith(f":{peer.port}")], "a thread is left"
+    )

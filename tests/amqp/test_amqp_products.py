@@ -100,6 +100,11 @@ def test_an_engine_that_lacks_a_function_is_refused_by_name() -> None:
         library.check_library(SimpleNamespace(PN_VERSION_MAJOR=0, PN_VERSION_MINOR=40))
 
 
+def test_a_library_that_was_built_without_tls_or_sasl_serves() -> None:
+    """Both are done before the engine sees the socket (decision 10), so none of its functions for them is called."""
+    assert [name for name in library._NEEDED if "ssl" in name or "sasl" in name] == []
+
+
 def test_every_function_that_is_called_is_checked_at_import() -> None:
     """The list in library.py names each `lib.pn_…` of the engine's code."""
     import re

@@ -13,6 +13,8 @@ from typing import Any
 from .launching import Broker, archive, free_port, listening, need, unpacked
 
 VERSION = "9.2.1"
+POOR = "poor"
+"""A user with the same password, who has rights to `live.` only."""
 
 
 class BrokerJ(Broker):
@@ -37,7 +39,7 @@ class BrokerJ(Broker):
                 },
                 {
                     "name": "plain", "type": "Plain", "secureOnlyMechanisms": [],
-                    "users": [{"name": self.user, "type": "managed", "password": self.password}],
+                    "users": [{"name": one, "type": "managed", "password": self.password} for one in (self.user, POOR)],
                 },
             ],
             "ports": [
@@ -101,7 +103,19 @@ def _policy(pattern: str, **attributes: str) -> dict[str, Any]:
     return {"pattern": pattern, "nodeType": "queue", "createdOnPublish": True, "createdOnConsume": True, "attributes": attributes}
 
 
+_RIGHTS = [
+    {"identity": POOR, "objectType": kind, "operation": operation, "attributes": attributes, "outcome": outcome}
+    for kind, operation, attributes, outcome in (
+        ("QUEUE", "CONSUME", {"NAME": "live.*"}, "ALLOW"),
+        ("QUEUE", "CONSUME", {}, "DENY"),
+        ("EXCHANGE", "PUBLISH", {"NAME": "", "ROUTING_KEY": "live.*"}, "ALLOW"),
+        ("EXCHANGE", "PUBLISH", {}, "DENY"),
+    )
+]
 _HOST: dict[str, Any] = {
+    "virtualhostaccesscontrolproviders": [
+        {"name": "rights", "type": "RuleBased", "priority": "1", "defaultResult": "ALLOWED", "rules": _RIGHTS}
+    ],
     "type": "BDB",
     "housekeepingCheckPeriod": "500",
     "queues": [{"name": "DLQ", "durable": True}],
