@@ -148,6 +148,9 @@ class Broker(ABC):
                 self._process.wait(20)
             self._process = None
 
+    def store_declarations(self) -> None:  # noqa: B027  most say that it is made when it is written
+        """See that the queues which were made so far survive a `kill`, as what is confirmed in them does."""
+
     def send_signal(self, number: int) -> None:
         """SIGSTOP makes it a peer that never answers."""
         assert self._process is not None
