@@ -16,12 +16,13 @@ from jmsclient.errors import ConnectionLostError, MessageFormatError, Transactio
 from jmsclient.events import emit
 from jmsclient.transport.contract import Arrival, Outcome, ReceiverSpec, Sink, Verb
 from jmsclient_amqp.content import AmqpContent
+from jmsclient_amqp.draining import Phase
 from jmsclient_amqp.engine.library import MODIFIED, RELEASED, TRANSACTIONAL
 from jmsclient_amqp.engine.links import Disposition
 from jmsclient_amqp.header import derived_count, exact_count, expiry, no_count
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.outcomes import ACCEPT, RELEASE, disposition_of, refused
-from jmsclient_amqp.receiving_link import LinkLife, Phase
+from jmsclient_amqp.receiving_link import LinkLife
 
 if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
