@@ -42,7 +42,7 @@ class Running:
     def text(self) -> str:
         return self.output.read_text(encoding="utf-8")
 
-    def wait_for(self, text: str, times: int = 1, timeout: float = 30.0) -> None:
+    def wait_for(self, text: str, times: int = 1, timeout: float = 60.0) -> None:
         """Until it has said `text` so many times."""
         end = time.monotonic() + timeout
         while self.text().count(text) < times:
@@ -53,7 +53,7 @@ class Running:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def end(self, timeout: float = 30.0) -> int:
+    def end(self, timeout: float = 60.0) -> int:
         return self.process.wait(timeout)
 
 
@@ -72,7 +72,7 @@ class CommandLine:
             env=environment(**more),
             input=stdin,
             capture_output=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -230,7 +230,7 @@ def test_a_worker_is_looked_into_stopped_and_let_flow_again_from_a_second_termin
 
 def send_when_ready(jmsclient: CommandLine) -> None:
     """The first message, as soon as the worker has made its store."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not (jmsclient.folder / "shop.db.sock").exists():
         assert time.monotonic() < end, [one.text() for one in jmsclient.started]
         time.sleep(0.02)
@@ -238,13 +238,13 @@ def send_when_ready(jmsclient: CommandLine) -> None:
 
 
 def wait_until_two_consume(jmsclient: CommandLine) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while numbers(jmsclient)["consumers_current"] < 2:
         assert time.monotonic() < end, [one.text() for one in jmsclient.started]
 
 
 def wait_for_either(one: Running, other: Running, text: str) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while text not in one.text() + other.text():
         assert time.monotonic() < end, one.text() + other.text()
         time.sleep(0.02)

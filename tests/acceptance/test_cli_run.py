@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jmsclient import connect
+
 if TYPE_CHECKING:
     from .conftest import CommandLine
 
@@ -150,15 +152,15 @@ def book(body: str, delivery: Delivery) -> None:
 
 
 def test_o01_sigterm_lets_three_handlers_end_and_gives_seventeen_back(jmsclient: CommandLine) -> None:
-    jmsclient.write("app.py", DRAINED.format(grace=10.0, hangs=False, quick=False))
-    for number in range(20):
-        send(jmsclient, str(number))
+    jmsclient.write("app.py", DRAINED.format(grace=60.0, hangs=False, quick=False))
+    with connect(f"embedded:?store={jmsclient.folder / 'shop.db'}") as connection:
+        connection.create_session().create_producer("orders").send_many(map(str, range(20)))
     running = jmsclient.start("run", "app:worker")
     running.wait_for("begun", times=3)
     running.signal(signal.SIGTERM)
     signalled = time.monotonic()
     assert running.end() == 0, running.text()
-    assert time.monotonic() - signalled < 6.0
+    assert time.monotonic() - signalled < 20.0
     assert running.text().count("begun") == 3  # no new handler after the signal
     written = (jmsclient.folder / "written.txt").read_text().split()
     assert len(written) == len(set(written)) == 3
@@ -179,7 +181,7 @@ def test_o01_a_handler_that_hangs_ends_the_grace_and_its_message_comes_again(jms
     running = jmsclient.start("run", "app:worker")
     running.wait_for("begun 0 count=1")
     running.signal(signal.SIGTERM)
-    assert running.end(15) == 1, running.text()
+    assert running.end(60) == 1, running.text()
     assert "1 unfinished" in running.text()
     again = jmsclient("browse", "orders", "--url", STORE)
     assert again.returncode == 0, again.stderr
@@ -198,17 +200,19 @@ def test_o01_a_handler_that_hangs_ends_the_grace_and_its_message_comes_again(jms
 
 ASYNC = """
 import asyncio
+from pathlib import Path
 
 from jmsclient import Delivery, Worker
 
-worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace=2.0)
+worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace=4.0)
 
 
 @worker.trigger("orders", concurrency=2, prefetch=10, lease=1.0)
 async def book(body: str, delivery: Delivery) -> None:
     print(f"begun {body}", flush=True)
     try:
-        await asyncio.sleep(1.0 if body == "short" else 60.0)
+        while body != "short" or not Path("it may end").exists():
+            await asyncio.sleep(0.02)
         print(f"booked {body}", flush=True)
     except asyncio.CancelledError:
         print(f"cancelled {body}", flush=True)
@@ -227,8 +231,10 @@ def test_o01_sigterm_lets_async_handlers_end_within_the_grace_and_cancels_the_ot
     running.wait_for("begun", times=2)
     running.signal(signal.SIGTERM)
     signalled = time.monotonic()
-    assert running.end(15) == 1, running.text()
-    assert 1.0 < time.monotonic() - signalled < 8.0
+    time.sleep(0.5)  # so that it has heard
+    jmsclient.write("it may end", "")
+    assert running.end(60) == 1, running.text()
+    assert 1.5 < time.monotonic() - signalled < 20.0
     text = running.text()
     for expected in ("booked short", "cleaned up short", "cancelled long", "cleaned up long"):
         assert expected in text
@@ -238,11 +244,11 @@ def test_o01_sigterm_lets_async_handlers_end_within_the_grace_and_cancels_the_ot
 
     second = jmsclient.start("run", "app:worker")  # what was cut off may have had its effect: In Doubt
     second.wait_for("begun never begun")
-    end = time.monotonic() + 20.0
+    end = time.monotonic() + 60.0
     while "abandoned" not in (listed := jmsclient("in-doubt", "list", "--history", "sqlite:history.db", "--format", "json")).stdout:
         assert time.monotonic() < end, listed.stdout + listed.stderr
     assert listed.stdout.count("abandoned") == 1
     second.signal(signal.SIGTERM)
     second.signal(signal.SIGTERM)
-    second.end(15)
+    second.end(60)
     assert "begun long" not in second.text()

@@ -17,7 +17,7 @@ def make_certificates(folder: Path, user: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
 
     def run(*words: str) -> None:
-        subprocess.run(words, cwd=folder, check=True, capture_output=True)
+        subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=100)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     run(openssl, "req", "-x509", *key, "-days", "30", "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.pem")

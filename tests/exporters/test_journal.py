@@ -27,7 +27,7 @@ Q = "queue:///orders"
 
 
 def until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end, "the condition did not come true in time"
         time.sleep(0.005)

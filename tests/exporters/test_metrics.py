@@ -98,7 +98,7 @@ def busy_worker(look: Callable[[Worker], None]) -> None:
             for uuid in ("a", "b", "c", "a"):
                 broker.send("queue:///orders", uuid, properties={"uuid": uuid})
             counters = worker.triggers["book"]
-            end = time.monotonic() + 10
+            end = time.monotonic() + 30
             while counters.counters["completed"] < 3 or counters.counters["duplicate"] < 1:
                 assert time.monotonic() < end
                 time.sleep(0.005)

@@ -88,7 +88,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def until(condition: Any, timeout: float = 15.0) -> None:
+def until(condition: Any, timeout: float = 30.0) -> None:
     """Wait for a condition; a server that is not there yet counts as False."""
     end = time.monotonic() + timeout
     while True:

@@ -18,7 +18,7 @@ T = "orders"
 
 
 def until(condition: object) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end, "the condition did not come true in time"
         time.sleep(0.005)

@@ -28,7 +28,7 @@ from jmsclient.transport.registry import find_backend, parse_url
 
 
 def eventually(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.001)

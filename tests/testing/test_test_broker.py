@@ -140,7 +140,7 @@ def test_a_worker_that_cannot_start_leaves_nothing_open() -> None:
 
 def test_programs_that_use_the_testing_tools_need_no_pytest() -> None:
     code = "import sys, jmsclient.testing; sys.exit('pytest' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=100).returncode == 0
 
 
 def test_a_real_worker_answers_inside_the_block() -> None:

@@ -43,7 +43,7 @@ def worker_on(backend: ScriptedBackend, control: Path) -> Worker:
 
 
 def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
