@@ -139,7 +139,11 @@ class AmqpSender(Sender):
 
     def wait_for(self, batch: Batch, room_deadline: float | None, confirm_timeout: float | None) -> list[Receipt]:
         """Until it is over; raises as `send`."""
-        self._await(batch, room_deadline, confirm_timeout)
+        try:
+            self._await(batch, room_deadline, confirm_timeout)
+        except BaseException:  # struck by a signal handler: nobody waits any more, so what is not on its way is not to go later
+            self._loop.tell(self._cancel, Answer(self._clock), batch)
+            raise
         if batch.error is None and batch.left == 0 and not batch.failures:
             return [Receipt(one) for one in batch.ids]
         raise failure(batch, self._destination.address, confirm_timeout)
