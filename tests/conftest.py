@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from .brokers.fixtures import *  # noqa: F403  fixtures for every room
+from .brokers.launching import mortal
 from .ending import (  # noqa: F401  hooks
     pytest_configure,
     pytest_runtest_teardown,
@@ -59,7 +60,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
     with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen([server, *options], stdout=log, stderr=log)
+        process = subprocess.Popen([*mortal(), server, *options], stdout=log, stderr=log)
     try:
         wait_until_it_answers(process, port, folder / "log.txt")
         yield f"redis://127.0.0.1:{port}/0"

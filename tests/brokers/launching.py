@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -125,7 +126,7 @@ class Broker(ABC):
         """Start it, with whatever it has stored, and wait until it is ready."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+                [*mortal(), *self.command()], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                 env=self.environment(), start_new_session=True,
             )  # fmt: skip
         self._wait(self.ready, 120)
@@ -169,6 +170,15 @@ class Broker(ABC):
                 said = self.log.read_text(errors="replace")
                 raise AssertionError(f"{self.name} {'died' if gone else 'is not ready'}:\n{said[:2000]}\n…\n{said[-2000:]}")
             time.sleep(0.05)
+
+
+def mortal() -> list[str]:
+    """The beginning of a command that is ended when this process dies, where the system can say so: a test that hangs is ended with
+    its process (`ending.py`), and what it started would be left. It would end with this thread, if that were not the main one."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None or threading.current_thread() is not threading.main_thread():
+        return []
+    return [setpriv, "--pdeathsig", "TERM"]
 
 
 def free_port() -> int:
