@@ -46,7 +46,7 @@ class Product:
     session_per_receiver: bool = False
     """What was on its way when a link was closed comes back only when the session ends: so each receiver has its own."""
     refuses_by_end: bool = False
-    """A link that it does not want, it refuses by ending the session."""
+    """A link that it does not want, or a message, it refuses by ending the session."""
     durable_queues: bool = False
     """A queue lives on where the terminus says so, and is otherwise gone with a restart."""
     temporary: bool = True

@@ -47,15 +47,18 @@ def link_refused(what: str, condition: Condition | None, *, selector: bool = Fal
 
 def link_lost(what: str, condition: Condition | None) -> JmsClientError:
     """A link that worked was closed by the peer."""
-    reason = "without a reason" if condition is None else f"({condition})"
-    fix = f"; {_NO_RIGHT}" if condition is not None and condition.name in _FORBIDDEN else ""
-    return ConnectionLostError(f"the broker closed {what} {reason}{fix}")
+    return ConnectionLostError(f"the broker closed {what} {_reason(condition)}")
 
 
 def session_ended(condition: Condition | None) -> JmsClientError:
     """A session was ended by the peer."""
-    reason = "without a reason" if condition is None else f"({condition})"
-    return ConnectionLostError(f"the broker ended the session {reason}")
+    return ConnectionLostError(f"the broker ended the session {_reason(condition)}")
+
+
+def _reason(condition: Condition | None) -> str:
+    if condition is None:
+        return "without a reason"
+    return f"({condition}); {_NO_RIGHT}" if condition.name in _FORBIDDEN else f"({condition})"
 
 
 def connection_ended(peer: str, condition: Condition | None) -> JmsClientError:

@@ -269,7 +269,7 @@ class AmqpSession(TransportSession):
             self._ended_by_peer_or_us()
 
     def _ended_by_peer_or_us(self) -> None:
-        if self._ending is None and self.product.refuses_by_end and any(sender.attaching for sender in self._senders):
+        if self._ending is None and self.product.refuses_by_end and self._senders:
             self._begin_again()
             return
         self.over = True
@@ -290,8 +290,8 @@ class AmqpSession(TransportSession):
             self.handle.free()
 
     def _begin_again(self) -> None:
-        """It was ended because a sender was not wanted; receivers have sessions of their own there. Other senders attach again when
-        they are used."""
+        """It was ended because a sender was not wanted, or what it sent; receivers have sessions of their own there. Senders attach
+        again when they are used."""
         condition = self.handle.remote_condition
         senders = tuple(self._senders)
         wanted = {sender: sender.attaching for sender in senders}

@@ -11,7 +11,7 @@ import pytest
 
 import jmsclient
 from jmsclient import AcknowledgeMode, Connection, events
-from jmsclient.errors import ConfigurationError
+from jmsclient.errors import ConfigurationError, SendError
 
 pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -95,15 +95,43 @@ def test_s03_the_limit_of_a_quorum_queue_is_reached_by_failed_attempts(connectio
     assert consumer.receive(0) is None
 
 
+SECRET = "secret-of-the-poor"
+
+
+def make_user(rabbitmq: Any, configure: str, write: str, read: str) -> str:
+    """With these rights, by the names of queues and exchanges."""
+    user = f"poor-{secrets.token_hex(4)}"
+    name = f'<<"{user}">>'
+    rabbitmq.evaluate(
+        f'rabbit_auth_backend_internal:add_user({name},<<"{SECRET}">>,<<"tests">>),'
+        f'rabbit_auth_backend_internal:set_permissions({name},<<"/">>,<<"{configure}">>,<<"{write}">>,<<"{read}">>,<<"tests">>).'
+    )
+    return user
+
+
+def test_no_right_to_send(connection: Connection, rabbitmq: Any) -> None:
+    """It ends the session at the first message: an error at once, each time, and consumers of the connection go on."""
+    user, queue = make_user(rabbitmq, ".*", "^$", ".*"), f"live.{secrets.token_hex(4)}"
+    lost: list[str] = []
+    end = events.subscribe(lambda event: lost.append(event.text) if event.name.endswith("_lost") else None)
+    with jmsclient.connect(rabbitmq.url, username=user, password=SECRET) as poor:
+        consumer = poor.create_session().create_consumer(queue)
+        producer = poor.create_session().create_producer(queue)
+        for _ in range(3):
+            with pytest.raises(SendError, match="has not the right"):
+                producer.send("x")
+        connection.create_session().create_producer(queue).send("another's")
+        message = consumer.receive(PATIENCE)
+        assert message is not None
+        assert message.text == "another's"
+    end()
+    assert lost == []
+
+
 def test_no_rights(connection: Connection, rabbitmq: Any) -> None:
     """It ends the session of a link that is not allowed; the error comes at once, says so, and the connection lives."""
-    user = f"poor-{secrets.token_hex(4)}"
-    name, queue = f'<<"{user}">>', f"mine.{secrets.token_hex(4)}"
-    rabbitmq.evaluate(
-        f'rabbit_auth_backend_internal:add_user({name},<<"secret-of-the-poor">>,<<"tests">>),'
-        f'rabbit_auth_backend_internal:set_permissions({name},<<"/">>,<<"^mine.*">>,<<".*">>,<<"^mine.*">>,<<"tests">>).'
-    )
-    with jmsclient.connect(rabbitmq.url, username=user, password="secret-of-the-poor") as poor:
+    user, queue = make_user(rabbitmq, "^mine.*", ".*", "^mine.*"), f"mine.{secrets.token_hex(4)}"
+    with jmsclient.connect(rabbitmq.url, username=user, password=SECRET) as poor:
         session = poor.create_session()
         attempts: list[Callable[[], object]] = [
             lambda: session.create_consumer("others"),
@@ -112,7 +140,7 @@ def test_no_rights(connection: Connection, rabbitmq: Any) -> None:
         for forbidden in attempts:
             with pytest.raises(ConfigurationError, match="right") as caught:
                 forbidden()
-            assert "secret" not in str(caught.value)
+            assert SECRET not in str(caught.value)
         session.create_producer(queue).send("mine")
         message = session.create_consumer(queue).receive(PATIENCE)
         assert message is not None

@@ -10,11 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from jmsclient.destination import Queue, Topic
-from jmsclient.errors import ConfigurationError, InvalidDestinationError
+from jmsclient.errors import ConfigurationError, ConnectionLostError, InvalidDestinationError, SendError
+from jmsclient.message import MessageKind, PlainContent
 from jmsclient_amqp.primitives import described, listed, symbol, text
 
-from .conftest import Client, wait_for
-from .peer import ATTACH, Conversation, Frame, Peer, attach
+from .conftest import PATIENCE, Client, wait_for
+from .peer import ATTACH, BEGIN, END, TRANSFER, Conversation, Frame, Peer, attach
 
 amqp = pytest.importorskip("jmsclient_amqp.transport", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
@@ -84,6 +85,37 @@ def test_a_refused_sender_fails_alone(peer: Peer, client: Client, name: str, des
     wait_for(sink, 1)
     assert (client.listener.losses, sink.closings) == ([], [])
     client.session.close(client.deadline())
+
+
+def test_a_refused_message_fails_alone(peer: Peer, client: Client) -> None:
+    """Such as one without the right to send it: the error comes at once each time, and consumers hear nothing of it."""
+    receiver, sink = client.receive(destination=Queue("third"))
+    sender = client.session.open_sender(Queue("q"), client.deadline())
+    peer.on[TRANSFER] = lambda conversation, frame: conversation.end(
+        frame.channel, described(0x1D, listed([symbol("amqp:unauthorized-access"), text("not you")]))
+    )
+    for number in range(3):
+        content = PlainContent(kind=MessageKind.TEXT, body="x", message_id=f"ID:{number}")
+        with pytest.raises(SendError, match=r"not you.*has not the right") as caught:
+            sender.send([content], room_deadline=client.deadline(), confirm_timeout=PATIENCE)
+        assert caught.value.in_doubt == (f"ID:{number}",)
+    del peer.on[TRANSFER]
+    assert client.send("a")[0].message_id == "ID:a"
+    receiver.request(1)
+    peer.last.transfer(peer.last.receiving_link(), MESSAGE)
+    wait_for(sink, 1)
+    assert (client.listener.losses, sink.closings) == ([], [])
+
+
+def test_a_session_that_is_ended_without_a_sender_is_not_begun_again(peer: Peer, client: Client) -> None:
+    """It would go on for ever, where the broker allows none."""
+    client.receive()
+    peer.last.end(
+        peer.last.heard(BEGIN)[1].channel, described(0x1D, listed([symbol("amqp:resource-limit-exceeded"), text("none")]))
+    )
+    peer.last.wait_for(lambda: len(peer.last.heard(END)) > 1, "the end was not answered")
+    with pytest.raises(ConnectionLostError, match="none"):
+        client.send("a")
 
 
 @pytest.mark.parametrize("name", ["amqp:unauthorized-access", "amqp:precondition-failed"])
