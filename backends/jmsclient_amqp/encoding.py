@@ -42,6 +42,9 @@ _KINDS = {
     MessageKind.TEXT: 5,
 }
 _PROPERTIES = b"\x00\x53\x73"
+_LONG_DATA = b"\x00\x53\x75\xb0"
+_LONG = 1024
+"""Bytes of a body from which on a copy of it that is spared is worth a part of its own."""
 _OCTETS = symbol("application/octet-stream")
 _CONTENT_TYPES = {MessageKind.BYTES: _OCTETS, MessageKind.OBJECT: symbol(SERIALIZED)}
 _GROUP, _GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
@@ -86,7 +89,11 @@ def encode_all(contents: Iterable[PlainContent], address: str, naming: Naming) -
         sections = [start, bytes((0xC0, size, fields)), identity, end]
         if properties:
             sections.append(_application_properties(properties))
-        sections.append(_body(kind, content.body()))
+        body = content.body()
+        if body.__class__ is bytes and len(body) >= _LONG:
+            sections += (_LONG_DATA + len(body).to_bytes(4, "big"), body)
+        else:
+            sections.append(_body(kind, body))
         made.append(b"".join(sections))
     return made
 
