@@ -232,7 +232,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     openssl("req", "-x509", *key, "-days", "30", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")
     for name, names, extra in (
-        ("good", "DNS:localhost,IP:127.0.0.1", ["-days", "30"]),
+        ("good", "DNS:localhost,IP:127.0.0.1,IP:::1", ["-days", "30"]),
         ("other", "DNS:elsewhere.example", ["-days", "30"]),
         ("expired", "DNS:localhost,IP:127.0.0.1", ["-days", "-1"]),
     ):
@@ -292,6 +292,16 @@ def test_a_good_certificate_is_accepted_by_name_and_by_address(certificates: Pat
     with tls_server(certificates, "good", says(b"HTTP/1.1 400\r\n")) as port:
         error = refused(f"amqps://user:{QUOTED}@{host}:{port}?ca_file={certificates / 'ca.pem'}", 5)
     assert "HTTP" in str(error)  # so TLS was through
+
+
+@pytest.mark.parametrize(("name", "text"), [("good", "HTTP"), ("other", "another address")])
+def test_an_ipv6_address_is_verified_too(certificates: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """By what is in the URL, wherever the connection goes: here to a socket of the other family, which every machine has."""
+    with tls_server(certificates, name, says(b"HTTP/1.1 400\r\n")) as port:
+        monkeypatch.setattr(reach, "_addresses", lambda settings: socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM))
+        error = refused(f"amqps://user:{QUOTED}@[::1]:{port}?ca_file={certificates / 'ca.pem'}", 5)
+    assert text in str(error)
+    assert f"amqps://[::1]:{port}" in str(error)
 
 
 OURS = [
