@@ -36,7 +36,7 @@ from .reference_place import Message, Place, Session, Taker
 
 T = TypeVar("T")
 TOPIC = Topic("t")
-PATIENCE = 5.0
+PATIENCE = 30.0
 _numbers = itertools.count(1)
 _ENDED = {
     "entered": None,

@@ -77,7 +77,7 @@ def main(store: str, database: str, trigger: str, step: str) -> None:
 
     with worker:
         counters = worker.triggers[trigger].pipeline.counters
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while time.monotonic() < end and not (counters.completed or counters.duplicate or counters.parked):
             time.sleep(0.02)
         time.sleep(0.1)  # what would still come would be a fault

@@ -134,7 +134,7 @@ def declare(worker: Worker, effects: str, trigger: str, step: str) -> None:
     )({"retries": retries, "transacted": transacted}.get(MODE, plain))
 
 
-def main(store: str, history_url: str, effects: str, trigger: str, step: str, patience: str = "10") -> None:
+def main(store: str, history_url: str, effects: str, trigger: str, step: str, patience: str = "30") -> None:
     history = DyingHistory(open_history(history_url), step)
     options = WorkerOptions(journal=Path(store).with_name("journal.jsonl"))
     worker = Worker(f"embedded:kill?store={store}", history=history, options=options)

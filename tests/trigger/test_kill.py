@@ -249,7 +249,7 @@ def test_tr63_killed_while_it_joins_it_joins_again_and_the_set_runs_once(shop: S
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
