@@ -308,6 +308,7 @@ STEPS = st.lists(st.integers(0, 4).flatmap(lambda dice: CALL if dice < 3 else TR
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @settings(PROFILE, max_examples=340)
 @given(steps=STEPS)
 def test_if_7_random_calls_raise_documented_errors_and_those_refused_change_nothing(steps: list[Any]) -> None:
