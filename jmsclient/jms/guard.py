@@ -62,6 +62,8 @@ class Guard:
         self.inside = 0
         self.owner = 0
         self.calling: HandOver | None = None
+        self.taking = False
+        """The dispatcher is inside, taking a message; not while it calls the listener."""
         self.clock = connection.clock
         self.keeper = connection.keeper
         self.request_timeout = connection.request_timeout

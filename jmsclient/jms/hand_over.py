@@ -282,31 +282,47 @@ class HandOver:
 
     def dispatch(self) -> bool:
         """Hand one message to the listener; False where there was none. What it raises makes a counted attempt (IF-12)."""
-        session = self._session
+        session, me = self._session, get_ident()
         session.calling = self
         try:
             if not session.started or not self.listening:
                 return False
-            if self._pending is not None:
-                self._put_back_pending()
-            arrival = self._pop()
-            listener = self._listener
-            if arrival is None or listener is None or not session.started:
-                self._put_back_pending()
+            if session.inside or session.owner != me:
+                return True  # a call of the application came first, or the session is the application's again: look anew
+            session.inside = me
+            session.taking = True
+            try:
+                taken = self._take_to_listen()
+            finally:
+                session.taking = False
+                session.inside = 0
+            if taken is None:
                 return False
-            message = self._message(arrival)
-            if self._client:
-                session.unacknowledged.append(arrival)
-            elif self._transacted and not arrival.settled:
-                session.transport_session.enlist(arrival)
-                arrival.receiver.accept(arrival)  # before the call: a commit or rollback in it covers its message (JM 6.2.7)
-            self._buffer.delivered += 1
-            self._pending = None
-            self._call(listener, message, arrival)
+            self._call(*taken)
             return True
         finally:
             session.calling = None
             self._after_call()
+
+    def _take_to_listen(self) -> tuple[MessageListener, Message, Arrival] | None:
+        """The next message, and whom to call with it. None where nothing waits, or nobody listens any more."""
+        session = self._session
+        if self._pending is not None:
+            self._put_back_pending()
+        arrival = self._pop()
+        listener = self._listener
+        if arrival is None or listener is None or not session.started:
+            self._put_back_pending()
+            return None
+        message = self._message(arrival)
+        if self._client:
+            session.unacknowledged.append(arrival)
+        elif self._transacted and not arrival.settled:
+            session.transport_session.enlist(arrival)
+            arrival.receiver.accept(arrival)  # before the call: a commit or rollback in it covers its message (JM 6.2.7)
+        self._buffer.delivered += 1
+        self._pending = None
+        return listener, message, arrival
 
     def _call(self, listener: MessageListener, message: Message, arrival: Arrival) -> None:
         try:

@@ -72,6 +72,9 @@ class Session(Making):
         dispatcher = self._dispatcher
         self.owner = dispatcher.ident or 0 if self._listening and started and dispatcher is not None else 0
         self.bell.ring()
+        pause = SystemBell()
+        while self.taking and not self.owner:  # what the dispatcher just takes is taken before the session is the application's
+            pause.wait(LOOK_INTERVAL)
 
     def _start_dispatcher(self) -> None:
         if self._dispatcher is None and not self.closed:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jmsclient import (
+    AcknowledgeMode,
     CloseTimeout,
     Connection,
     ConsumerOptions,
@@ -161,3 +162,41 @@ def test_ra19_close_and_stop_are_bounded_though_the_provider_does_not_answer(
     own.close()
     numbers = consumer.read_ahead
     assert (numbers.delivered, numbers.released, numbers.buffered_messages) == (0, 2, 0)
+
+
+@pytest.mark.parametrize("mode", [AcknowledgeMode.AUTO, AcknowledgeMode.CLIENT, AcknowledgeMode.TRANSACTED])
+def test_ra22_a_listener_that_ends_leaves_its_session_whole(connection: Connection, put: Put, mode: AcknowledgeMode) -> None:
+    """The dispatcher has a message in its hands when the listener is set to None: the session is the application's only when that
+    message is back, for both of them once took it from the other's hands, and it was delivered and given back at once."""
+    put("0")
+    taking, go_on = threading.Event(), threading.Event()
+    session = connection.create_session(mode)
+    consumer = session.create_consumer("Q", prefetch=10)
+    pop = consumer._pop
+
+    def slowly() -> Any:
+        popped = pop()
+        if popped is not None and threading.current_thread() is session._dispatcher:
+            taking.set()
+            go_on.wait(20)
+        return popped
+
+    consumer._pop = slowly  # type: ignore[method-assign]  # it has left the buffer, and the listener has not been looked at
+    heard: list[Message] = []
+    consumer.listener = heard.append
+    assert taking.wait(20)
+    ending = threading.Thread(target=lambda: setattr(consumer, "listener", None))
+    ending.start()
+    ending.join(0.1)
+    assert ending.is_alive()
+    go_on.set()
+    ending.join(20)
+    received = consumer.receive(20)
+    assert received is not None
+    assert (received.text, received.delivery_count, heard) == ("0", 1, [])
+    if mode is AcknowledgeMode.TRANSACTED:
+        session.commit()
+    elif mode is AcknowledgeMode.CLIENT:
+        session.acknowledge()
+    numbers: Any = consumer.read_ahead
+    assert (numbers.fetched, numbers.delivered, numbers.released) == (1, 1, 0)
