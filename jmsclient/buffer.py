@@ -186,9 +186,12 @@ class Buffer:
         return taken, expired
 
     def put_back(self, arrivals: Iterable[Arrival]) -> None:
-        """To the head, in the order given."""
+        """To the head, in the order given; as if nobody had seen them."""
         for arrival in reversed(list(arrivals)):
-            self.out.pop(id(arrival), None)
+            out = self.out.pop(id(arrival), None)
+            if out is not None and arrival.handed_over:
+                self.delivered -= 1
+                arrival.handed_over = False
             self.queue.appendleft(arrival)
         self._set_mark()
 

@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from jmsclient.buffer import Buffer, BufferCounters
@@ -32,6 +33,9 @@ class CloseReport:
     delivered: int = 0
     released: int = 0
     discarded: int = 0
+
+
+_persistent = attrgetter("persistent")
 
 
 def _nothing(error: Exception | None) -> None:
@@ -83,9 +87,7 @@ class Intake:
         self._lasts = False  # it outlives links
         self._running = False
         self._draining = 0  # drains that run: a receive's and the keeper's may overlap
-        self._lock = (
-            threading.Lock()
-        )  # guards the buffer's figures and all but the left end of its queue; no call goes out under it
+        self._lock = threading.Lock()  # guards the buffer's figures and all but the left end of its queue; no call out under it
 
     # -- demand -----------------------------------------------------------------------------------------------------
 
@@ -312,10 +314,6 @@ class Intake:
     def put_back(self, arrivals: Sequence[Arrival]) -> None:
         """What was taken and not used, at the head, order kept."""
         with self._lock:
-            for arrival in arrivals:
-                if arrival.handed_over and self.buffer.out.get(id(arrival)) is not None:
-                    self.buffer.delivered -= 1
-                    arrival.handed_over = False
             self.buffer.put_back(arrivals)
         self._on_arrival()
 
@@ -382,7 +380,7 @@ class Intake:
         it counts as delivered, for nothing persistent is ever discarded."""
         with self._lock:
             taken = self.buffer.remove(lambda arrival: arrival.settled)
-            struck = [] if self._sent_settled else [arrival for arrival in taken if arrival.persistent]
+            struck = [] if self._sent_settled else list(filter(_persistent, taken))
             self.buffer.discarded += len(taken) - len(struck)
             self.buffer.delivered += len(struck)
         for arrival in struck:

@@ -49,7 +49,7 @@ class MemoryHistory(DocumentHistory):
         with self._lock:
             self._check_open()
             now = self._clock.monotonic()
-            replies = [self._apply(command, now) for command in commands]
+            replies = self._apply_all(commands, now)
         self._sweeper.watch(min(command.history_ttl for command in commands))
         return replies
 
@@ -58,7 +58,7 @@ class MemoryHistory(DocumentHistory):
         with self._lock:
             self._check_open()
             now = self._clock.monotonic()
-            found = [self._present(key, now) for key in keys]
+            found = self._find(keys, now)
         return [None if record is None else record.stored.seen(now) for record in found]
 
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
@@ -82,12 +82,17 @@ class MemoryHistory(DocumentHistory):
             keys = list(self._records)
         for start in range(0, len(keys), SWEPT_AT_ONCE):
             with self._lock:
-                now = self._clock.monotonic()
-                for key in keys[start : start + SWEPT_AT_ONCE]:
-                    record = self._records.get(key)
-                    if record is not None and record.stored.expires_at <= now:
-                        del self._records[key]
-                        removed += 1
+                removed += self._purge(keys[start : start + SWEPT_AT_ONCE])
+        return removed
+
+    def _purge(self, keys: Iterable[Key]) -> int:
+        now = self._clock.monotonic()
+        removed = 0
+        for key in keys:
+            record = self._records.get(key)
+            if record is not None and record.stored.expires_at <= now:
+                del self._records[key]
+                removed += 1
         return removed
 
     @property
@@ -105,6 +110,9 @@ class MemoryHistory(DocumentHistory):
             self._closed = True
         self._sweeper.close()
 
+    def _apply_all(self, commands: Iterable[Command], now: float) -> list[Reply]:
+        return [self._apply(command, now) for command in commands]
+
     def _apply(self, command: Command, now: float) -> Reply:
         key = (command.trigger, command.source, command.id)
         record = self._present(key, now)
@@ -120,6 +128,9 @@ class MemoryHistory(DocumentHistory):
         """Those with a copy, oldest first."""
         found = [one for key, one in self._records.items() if one.copy is not None and trigger in (None, key[0])]
         return sorted(found, key=lambda one: one.parked_at)
+
+    def _find(self, keys: Iterable[Key], now: float) -> list[Record | None]:
+        return [self._present(key, now) for key in keys]
 
     def _present(self, key: Key, now: float) -> Record | None:
         record = self._records.get(key)

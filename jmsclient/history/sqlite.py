@@ -84,8 +84,7 @@ class SqliteHistory(DocumentHistory):
         if not commands:
             return []
         with self._transaction() as connection:
-            now = self._now()
-            replies = [self._apply(connection, command, now) for command in commands]
+            replies = self._apply_all(connection, commands)
         self._sweeper.watch(min(command.history_ttl for command in commands))
         return replies
 
@@ -93,7 +92,7 @@ class SqliteHistory(DocumentHistory):
         keys = [(self.namespace, trigger, source, id_) for id_, source in ids]
         with self._locked(time.monotonic() + self._timeout) as connection:
             now = self._now()
-            found = [_read(connection, key, now) for key in keys]
+            found = _read_all(connection, keys, now)
         return [None if stored is None else stored.seen(now) for stored in found]
 
     def in_doubt(self, trigger: str | None = None) -> list[ParkedMessage]:
@@ -109,8 +108,7 @@ class SqliteHistory(DocumentHistory):
         removed = 0
         for start in range(0, len(keys), SWEPT_AT_ONCE):
             with self._transaction() as connection:
-                for key in keys[start : start + SWEPT_AT_ONCE]:
-                    removed += connection.execute(f"{_DELETE} AND expires_at <= ?", (*key, now)).rowcount
+                removed += _delete_all(connection, keys[start : start + SWEPT_AT_ONCE], now)
         return removed
 
     @property
@@ -139,6 +137,10 @@ class SqliteHistory(DocumentHistory):
 
     def _now(self) -> float:
         return self._clock.now() + self._offset
+
+    def _apply_all(self, connection: sqlite3.Connection, commands: Iterable[Command]) -> list[Reply]:
+        now = self._now()
+        return [self._apply(connection, command, now) for command in commands]
 
     def _apply(self, connection: sqlite3.Connection, command: Command, now: float) -> Reply:
         key = (self.namespace, command.trigger, command.source, command.id)
@@ -185,14 +187,18 @@ class SqliteHistory(DocumentHistory):
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[sqlite3.Connection]:
-        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise HistoryUnavailableError(f"history {str(self._path)!r}: busy for {self._timeout:g} s")
+        held: list[bool] = []
         try:
+            # One call acquires and notes it: an exception of a signal handler comes before both or after both.
+            held.extend(map(self._lock.acquire, (True,), (max(0.0, deadline - time.monotonic()),)))
+            if not held[0]:
+                raise HistoryUnavailableError(f"history {str(self._path)!r}: busy for {self._timeout:g} s")
             yield self._own_connection()
         except sqlite3.Error as error:
             raise HistoryUnavailableError(f"history {str(self._path)!r}: {error}") from error
         finally:
-            self._lock.release()
+            if held == [True]:
+                self._lock.release()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -217,6 +223,15 @@ class SqliteHistory(DocumentHistory):
 
 _OF_PARENTS: list[sqlite3.Connection] = []
 """Connections that a fork brought along: closing or collecting them would drop the parent's locks on the file."""
+
+
+def _delete_all(connection: sqlite3.Connection, keys: Iterable[Key], now: float) -> int:
+    """Those that have expired; how many that were."""
+    return sum(connection.execute(f"{_DELETE} AND expires_at <= ?", (*key, now)).rowcount for key in keys)
+
+
+def _read_all(connection: sqlite3.Connection, keys: Iterable[Key], now: float) -> list[Stored | None]:
+    return [_read(connection, key, now) for key in keys]
 
 
 def _read(connection: sqlite3.Connection, key: Key, now: float) -> Stored | None:

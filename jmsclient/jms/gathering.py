@@ -52,15 +52,18 @@ class Gathered:
     def flush(self) -> None:
         """Hand every acknowledge over to the provider."""
         with self._flushing:
-            while self._arrivals or self._going:
-                if not self._going:
-                    fresh: list[Arrival] = []
-                    self._going, self._arrivals = self._arrivals, fresh
-                going = self._going
-                if going:
-                    settle_by_receiver(going, ACCEPT)
-                    if self._going is going:
-                        self._going = []
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._arrivals or self._going:
+            if not self._going:
+                fresh: list[Arrival] = []
+                self._going, self._arrivals = self._arrivals, fresh
+            going = self._going
+            if going:
+                settle_by_receiver(going, ACCEPT)
+                if self._going is going:
+                    self._going = []
 
     def __len__(self) -> int:
         return len(self._arrivals) + len(self._going)

@@ -14,6 +14,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from jmsclient.clock import Bell, Clock
@@ -131,7 +132,7 @@ class Link(Transport):
             if heard is not self._heard or self.over is not None:
                 return
             dead, self.present, self._heard = self.present, None, None
-            receivers = [receiver for session in self._sessions for receiver in session.lose()]
+            receivers = tuple(chain.from_iterable(map(LinkedSession.lose, self._sessions)))
             thread = self._thread = threading.Thread(
                 target=self._reconnect, args=(dead, error), name=f"jmsclient-reconnect-{self._places.name}", daemon=True
             )
@@ -230,7 +231,6 @@ class Link(Transport):
 
     def _install(self, transport: Transport, heard: _Listener, reopened: list[Reopened]) -> list[Callable[[float | None], Any]]:
         """From now on it is the present one. Returns the closes of what was closed here while it was opened there."""
-        gone: list[Callable[[float | None], Any]] = []
         with self.lock:
             if self.over is not None:
                 raise self.over_error()
@@ -239,8 +239,7 @@ class Link(Transport):
             again = self._thread is not None
             self.present, self._heard, self._thread = transport, heard, None
             self.peer, self.capabilities, self.in_process = transport.peer, transport.capabilities, transport.in_process
-            for one in reopened:
-                gone += one.install()
+            gone = list(chain.from_iterable(map(Reopened.install, reopened)))
         if again:
             product = f"{self.peer.product} {self.peer.version}"
             emit("connection", "link_back", f"{self._places} is back: {product}", level=logging.WARNING)

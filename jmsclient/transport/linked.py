@@ -8,7 +8,7 @@ What waits for a link waits on the caller's thread, at most until its deadline. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -244,10 +244,14 @@ class LinkedSession(TransportSession):
         with self.link.lock:
             inner, self.inner, self.closed = self.inner, None, True
             receivers, self.receivers = self.receivers, ()
-            for receiver in receivers:
-                receiver.inner = None
+            _let_go(receivers)
             self.link.session_closed(self)
         self.link.changed()
         if inner is not None:
             with suppress(ConnectionLostError):
                 inner.close(deadline)
+
+
+def _let_go(receivers: Iterable[LinkedReceiver]) -> None:
+    for receiver in receivers:
+        receiver.inner = None
