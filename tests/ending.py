@@ -35,8 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    os.close(config.stash[_STDERR])
-    del config.stash[_STDERR]
+    """The process has to end as well, which a thread that a test left may keep it from; one of several waits for the others."""
+    if not is_debugging() and not hasattr(config, "workerinput"):
+        faulthandler.dump_traceback_later(GRACE, file=config.stash[_STDERR], exit=True)
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

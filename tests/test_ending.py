@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 
 CONFTEST = """
@@ -62,6 +63,12 @@ def room():
 
 def test_fails_and_its_fixture_hangs(room): assert False
 def test_behind(): pass
+"""
+
+LEAVES_A_THREAD = """
+import threading
+
+def test_leaves_a_thread(): threading.Thread(target=threading.Event().wait, name="left").start()
 """
 
 ALONE = """
@@ -176,3 +183,13 @@ def test_a_fixture_that_hangs_after_a_failure_has_a_limit(folder: Path) -> None:
     assert code == 1, said
     assert "Timeout (>5.0s)" in said, said
     assert outcomes(folder / "report.xml") == [("test_behind", True), ("test_fails_and_its_fixture_hangs", False)], said
+
+
+def test_a_process_that_does_not_end_is_ended(folder: Path) -> None:
+    write(folder, leaves=LEAVES_A_THREAD)
+
+    code, said = run(folder)
+
+    assert "1 passed" in said
+    assert code == 1, said
+    assert "in _shutdown" in said, "no stack"
