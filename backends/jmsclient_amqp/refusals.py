@@ -61,14 +61,28 @@ def _reason(condition: Condition | None) -> str:
     return f"({condition}); {_NO_RIGHT}" if condition.name in _FORBIDDEN else f"({condition})"
 
 
+def not_opened(peer: str, condition: Condition | None, client_id: str | None) -> JmsClientError:
+    """The connection was closed instead of opened. `client_id` where the user gave one."""
+    if condition is not None and condition.name == "amqp:invalid-field" and client_id is not None:
+        return ConnectionLostError(  # it may be free again soon: it is worth another try
+            f"{peer} does not take the client id {client_id!r} ({condition}): another connection has it; close that, "
+            "or take another id"
+        )
+    if condition is not None and condition.name == "amqp:not-found":
+        return ConfigurationError(f"{peer} has no such virtual host ({condition}): name one that it has with ?vhost=NAME")
+    return connection_ended(peer, condition)
+
+
 def connection_ended(peer: str, condition: Condition | None) -> JmsClientError:
     """The connection was closed, or its protocol broke."""
     if condition is None:
         return ConnectionLostError(f"{peer} closed the connection")
+    if condition.name == "amqp:connection:framing-error" and "SASL" in condition.description:
+        return ConfigurationError(f"{peer} lets nobody in like that, and asks to log in again: give a user name and a password")
     if condition.name == "amqp:resource-limit-exceeded" and "idle" in condition.description:
         return ConnectionLostError(f"{peer} said nothing for longer than the idle time-out ({condition})")
     if condition.name in _FORBIDDEN:
-        return ConfigurationError(f"{peer} does not let this client in: {condition}")
+        return ConfigurationError(f"{peer} does not let this client in ({condition}): check user name, password and rights")
     return ConnectionLostError(f"the connection to {peer} ended: {condition}")
 
 

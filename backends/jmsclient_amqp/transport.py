@@ -29,7 +29,7 @@ from jmsclient_amqp.loop import Answer, Loop
 from jmsclient_amqp.primitives import mapped, symbol, symbols, text
 from jmsclient_amqp.products import Product, capabilities_of, product_of
 from jmsclient_amqp.reach import reach
-from jmsclient_amqp.refusals import connection_ended
+from jmsclient_amqp.refusals import connection_ended, not_opened
 from jmsclient_amqp.session import AmqpSession
 from jmsclient_amqp.settings import Settings, settings_of
 from jmsclient_amqp.subscriptions import LinkNames
@@ -210,7 +210,13 @@ class AmqpTransport(Transport):
                 self.answered(self._ending)
                 self.loop.stop(ConnectionLostError("this transport is closed"))
                 return
-            raise connection_ended(self.settings.peer, engine.remote_condition)
+            raise self._ended_by_peer(engine.remote_condition)
+
+    def _ended_by_peer(self, condition: Condition | None) -> JmsClientError:
+        peer = self.settings.peer
+        if self._live:
+            return connection_ended(peer, condition)
+        return not_opened(peer, condition, self.container if self.has_client_id else None)
 
     def forget(self, session: AmqpSession) -> None:
         """A session has ended."""

@@ -160,6 +160,8 @@ class Peer:
         self.max_frame = 65536
         self.credentials: list[tuple[str, bytes]] = []
         self.sasl_code = 0
+        self.header = AMQP
+        """What it answers to the header that follows the log in."""
         self.conversations: list[Conversation] = []
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -230,7 +232,7 @@ class Peer:
         outcome = described(0x44, listed([ubyte(self.sasl_code)]))
         connection.sendall(struct.pack(">IBBH", len(outcome) + 8, 2, 1, 0) + outcome)
         assert _exactly(connection, 8) == AMQP
-        connection.sendall(AMQP)
+        connection.sendall(self.header)
 
     def _frame(self, connection: socket.socket) -> Frame | None:
         """The next frame; None for a heartbeat."""

@@ -41,6 +41,7 @@ BACKED_BY = {
         "test_if_25_a_broker_that_settles_more_than_arrives_never_settles_when_it_sends",
     ],
     "`at_most_once=True`: closing the consumer loses": ["test_s01_at_most_once_loses_a_window_at_most_and_says_how_many"],
+    "a client id is of one connection at a time": ["test_a_client_id_is_of_one_connection_at_a_time"],
     "without the right to a destination": ["test_no_rights", "test_no_right_to_send", "test_no_such_queue_and_no_rights"],
     "`receive(0)`": ["test_if_18_receive_0_asks_the_broker_where_it_can_be_asked"],
     "**Artemis**": ["test_if_11_what_a_broken_connection_makes_of_the_count"],
