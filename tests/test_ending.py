@@ -29,15 +29,17 @@ def test_behind(): pass
 """
 
 NEVER_RUNS_PYTHON_AGAIN = """
-import collections, itertools
+import collections, itertools, pytest
 
 def test_before(): pass
+@pytest.mark.timeout(2)
 def test_hangs(): collections.deque(itertools.count(), maxlen=0)
 """
 
 LOSES_THE_SIGNAL = """
-import signal, threading
+import signal, threading, pytest
 
+@pytest.mark.timeout(2)
 def test_hangs():
     signal.setitimer(signal.ITIMER_REAL, 0)
     threading.Event().wait()
@@ -61,6 +63,7 @@ def room():
     yield
     threading.Event().wait()
 
+@pytest.mark.timeout(5)
 def test_fails_and_its_fixture_hangs(room): assert False
 def test_behind(): pass
 """
@@ -77,7 +80,7 @@ def test_alone(): pass
 
 
 def run(folder: Path, *words: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "pytest", "-p", "tests.ending", "-p", "no:randomly", "--timeout", "5", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.ending", "-p", "no:randomly", "--timeout", "60", *words]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         environment.pop(name, None)
