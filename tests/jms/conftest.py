@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -96,6 +97,13 @@ def until(condition: Callable[[], object], timeout: float = 20.0, what: Callable
 @pytest.fixture
 def wait_until() -> Callable[..., None]:
     return until
+
+
+def when(condition: Callable[[], object], call: Callable[[], object]) -> threading.Thread:
+    """Have something done by another thread once a condition is true."""
+    thread = threading.Thread(target=lambda: (until(condition), call()), daemon=True)
+    thread.start()
+    return thread
 
 
 def balance(intake: Intake) -> str:

@@ -20,6 +20,8 @@ from jmsclient import (
 )
 from jmsclient.events import Event, subscribe
 
+from .conftest import when
+
 Put = Callable[..., list[str]]
 Rest = Callable[..., list[tuple[str | None, int]]]
 Until = Callable[..., None]
@@ -233,7 +235,7 @@ def test_ra18_deliver_all_hands_over_the_taken_and_releases_the_kept(
     wait_until(lambda: consumer.read_ahead.buffered_messages == 4)
     consumer.listener = listen
     assert entered.wait(20)
-    threading.Timer(0.1, go.set).start()
+    when(lambda: consumer.read_ahead.released == 1, go.set)
     report = consumer.close()
     assert seen == ["N1", "N2", "N4"]
     assert (report.released, report.discarded) == (1, 0)
@@ -255,7 +257,7 @@ def test_ra16_deliver_current_ends_with_the_running_call(connection: Connection,
     wait_until(lambda: consumer.read_ahead.buffered_messages == 3)
     consumer.listener = listen
     assert entered.wait(20)
-    threading.Timer(0.1, go.set).start()
+    when(lambda: consumer.read_ahead.discarded_on_close == 2, go.set)
     assert consumer.close() == CloseReport(0, 0, 2)
     assert seen == ["a"]
 

@@ -25,6 +25,8 @@ from jmsclient.clock import SystemBell
 from jmsclient.testing.scripted import ScriptedBackend
 from jmsclient.testing.scripted_links import ScriptedReceiver
 
+from .conftest import when
+
 Put = Callable[..., list[str]]
 Rest = Callable[..., list[tuple[str | None, int]]]
 RA = "queue:///Q?readAheadAllowed=YES"
@@ -206,9 +208,9 @@ def test_p07_ra23_close_wakes_a_receive(
 def test_iteration_ends_when_another_thread_closes(connection: Connection, put: Put) -> None:
     put("a")
     consumer = connection.create_session().create_consumer("Q")
-    timer = later(0.2, consumer.close)
+    closing = when(lambda: consumer.read_ahead.delivered == 1, consumer.close)
     assert [message.text for message in consumer] == ["a"]
-    timer.join()
+    closing.join()
 
 
 def test_a_second_thread_gets_illegal_state_and_harms_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -45,6 +46,16 @@ def until() -> Callable[[Callable[[], Any]], None]:
             time.sleep(0.005)
 
     return wait
+
+
+@pytest.fixture
+def when(until: Callable[..., None]) -> Callable[[Callable[[], Any], Callable[[], Any]], None]:
+    """Have something done by another thread once a condition is true."""
+
+    def when(condition: Callable[[], Any], call: Callable[[], Any]) -> None:
+        threading.Thread(target=lambda: (until(condition), call()), daemon=True).start()
+
+    return when
 
 
 @pytest.fixture

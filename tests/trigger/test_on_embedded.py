@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from jmsclient.testing import TestBroker
 
 Q = "queue:///orders"
 Until = Callable[..., None]
+When = Callable[[Callable[[], Any], Callable[[], Any]], None]
 
 
 def test_tr45_a_failed_message_is_on_the_queues_error_destination_and_completed_in_the_history(
@@ -67,7 +69,7 @@ def test_tr67_a_copy_in_progress_waits_at_the_broker_and_is_then_a_duplicate(unt
 
 
 @pytest.mark.parametrize(("policy", "ran_all"), [("DELIVER_ALL", True), ("DELIVER_CURRENT", False)])
-def test_o01_taken_messages_end_as_the_close_policy_says(policy: str, ran_all: bool, until: Until) -> None:
+def test_o01_taken_messages_end_as_the_close_policy_says(policy: str, ran_all: bool, until: Until, when: When) -> None:
     started, go_on = threading.Event(), threading.Event()
     ran: list[str] = []
     worker = Worker()
@@ -86,8 +88,9 @@ def test_o01_taken_messages_end_as_the_close_policy_says(policy: str, ran_all: b
         worker.start()
         assert started.wait(10)
         until(lambda: broker.messages(Q) == [])
-        threading.Timer(0.2, go_on.set).start()
-        (report,) = worker.stop(10.0).triggers
+        pipeline = worker.triggers[Q].pipeline
+        when(lambda: pipeline._stopping, go_on.set)
+        (report,) = worker.stop(30.0).triggers
         assert ran == (["1", "2", "3", "4", "5"] if ran_all else ["1"])
         assert report.discarded == (0 if ran_all else 4)
         assert broker.messages(Q) == []

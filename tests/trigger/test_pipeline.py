@@ -25,6 +25,7 @@ from ..seen import verbs  # noqa: TID252  tests are no package that has a name
 
 Q = "queue:///orders"
 Until = Callable[..., None]
+When = Callable[[Callable[[], Any], Callable[[], Any]], None]
 
 
 @pytest.fixture
@@ -429,7 +430,7 @@ def test_o01_a_handler_that_outlasts_the_grace_is_not_acknowledged(backend: Scri
     assert [content.body() for content in backend.waiting(Q)] == ["1"]
 
 
-def test_a_lost_link_ends_the_run_with_an_error(backend: ScriptedBackend) -> None:
+def test_a_lost_link_ends_the_run_with_an_error(backend: ScriptedBackend, when: When) -> None:
     from jmsclient.errors import ConnectionLostError
 
     worker = Worker(backend.url)
@@ -437,11 +438,9 @@ def test_a_lost_link_ends_the_run_with_an_error(backend: ScriptedBackend) -> Non
     @worker.trigger(Q)
     def book(body: str) -> None: ...
 
-    thread = threading.Timer(0.2, backend.lose_link)
-    thread.start()
+    when(lambda: worker.triggers and worker.triggers[Q].running, backend.lose_link)
     with pytest.raises(ConnectionLostError):
         worker.run()
-    thread.join()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from jmsclient.transport.contract import Verb
 
 Q = "queue:///orders"
 Until = Callable[..., None]
+When = Callable[[Callable[[], Any], Callable[[], Any]], None]
 
 
 def changes(events: list[Event]) -> list[tuple[str, str, str]]:
@@ -24,7 +26,7 @@ def changes(events: list[Event]) -> list[tuple[str, str, str]]:
 
 
 def test_tr59_suspended_fetches_nothing_and_runs_what_is_buffered(
-    backend: ScriptedBackend, until: Until, events: list[Event]
+    backend: ScriptedBackend, until: Until, when: When, events: list[Event]
 ) -> None:
     ran: list[str] = []
     started, go_on = threading.Event(), threading.Event()
@@ -59,7 +61,7 @@ def test_tr59_suspended_fetches_nothing_and_runs_what_is_buffered(
 
 
 def test_tr61_disable_waits_for_the_grace_and_closes_the_receiver(
-    backend: ScriptedBackend, until: Until, events: list[Event]
+    backend: ScriptedBackend, until: Until, when: When, events: list[Event]
 ) -> None:
     ran: list[str] = []
     started, go_on = threading.Event(), threading.Event()
@@ -75,7 +77,7 @@ def test_tr61_disable_waits_for_the_grace_and_closes_the_receiver(
         trigger = worker.triggers[Q]
         backend.deliver(Q, ["1", "2"])
         assert started.wait(10)
-        threading.Timer(0.1, go_on.set).start()
+        when(lambda: [one.body() for one in backend.waiting(Q)] == ["2"], go_on.set)
         assert trigger.disable() == 0
         assert trigger.disable() == 0
         assert (ran, trigger.state, trigger.running, trigger.reason) == (["1"], "disabled", False, "disabled")
