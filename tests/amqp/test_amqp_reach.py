@@ -227,7 +227,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
 
     def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=100)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     openssl("req", "-x509", *key, "-days", "30", "-subj", "/CN=test authority", "-keyout", "ca.key", "-out", "ca.pem")

@@ -27,7 +27,7 @@ class Holder:
                 raise error
 
         self._thread = Background(lambda: client.broker.steps.perform(hold))
-        assert inside.wait(10)
+        assert inside.wait(30)
 
     def leave(self) -> None:
         self._go.set()

@@ -64,11 +64,11 @@ def test_if_20_a_listeners_window(client: Client, connection: Connection) -> Non
         heard.append((message.text, message.delivery_count))
         if len(heard) == 1:
             inside.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     with connection.create_session() as session:
         session.create_consumer("q", prefetch=10, listener=listen)
-        assert inside.wait(10)
+        assert inside.wait(30)
         client.admin.pause_consumption("q")
         assert client.numbers() == (NUMBER - 1, 1)  # it is back when the call returns
         go_on.set()
@@ -128,7 +128,7 @@ def test_if_20_the_window_of_a_trigger(concurrency: int) -> None:
     @worker.trigger("queue:///q", concurrency=concurrency, prefetch=12)
     def handle(message: Message) -> None:
         started.release()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         handled.append((message.text, message.delivery_count))
 
     with TestBroker(worker) as broker, connect(broker.url) as connection:
@@ -162,12 +162,12 @@ def test_if_20_what_is_granted_while_a_batch_is_pushed_goes_back_at_once(client:
 
     def busy(batch: list[Arrival]) -> None:
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     receiver, sink = client.receiver(demand=10, on_batch=busy)
     until(lambda: not client.broker.steps.backlog)  # so that the sending thread pushes, not the broker's
     sending = Background(lambda: client.send("a"))
-    assert inside.wait(10)
+    assert inside.wait(30)
     client.send("b", "c")
     assert client.numbers() == (0, 3)
     client.admin.pause_consumption("q")
@@ -189,12 +189,12 @@ def test_if_20_what_was_sent_settled_is_not_called_back(client: Client) -> None:
 
     def busy(batch: list[Arrival]) -> None:
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     _, sink = client.receiver(demand=10, on_batch=busy, pre_settled=True)
     until(lambda: not client.broker.steps.backlog)  # so that the sending thread pushes, not the broker's
     sending = Background(lambda: client.send("a"))
-    assert inside.wait(10)
+    assert inside.wait(30)
     client.send("b", "c")
     client.admin.pause_consumption("q")
     go_on.set()

@@ -92,7 +92,7 @@ def test_a_stored_send_under_way_is_uncommitted(connect: Connect, tmp_path: Any,
     write, go_on = store.write, threading.Event()
 
     def slow(changes: Any) -> None:
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         write(changes)
 
     monkeypatch.setattr(store, "write", slow)

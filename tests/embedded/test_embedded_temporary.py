@@ -92,7 +92,7 @@ def test_a_temporary_destination_is_gone_with_its_connection(client: Client, con
         until(lambda: owner.admin.statistics(place).blocked_senders == 1)
     in_thread(lambda: owner.transport.close(None) if how == "close" else owner.transport.lose())
     if how == "lose":
-        assert owner.listener.heard.wait(10)
+        assert owner.listener.heard.wait(30)
     if blocked is not None:
         with pytest.raises(ResourceAllocationError):
             blocked.result()

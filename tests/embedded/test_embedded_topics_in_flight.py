@@ -260,12 +260,12 @@ def test_if_28_a_subscription_ends_although_its_last_message_is_being_committed(
 
     def slow(changes: Any) -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         write(changes)
 
     monkeypatch.setattr(store, "write", slow)
     committing = Background(tx.commit)
-    assert begun.wait(10)
+    assert begun.wait(30)
     tx.transport.lose()
     go_on.set()
     committing.result()

@@ -112,12 +112,12 @@ def test_if_28_while_it_is_written_it_belongs_to_the_commit(connect: Connect, fi
 
     def slow(changes: Any) -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         write(changes)
 
     monkeypatch.setattr(store, "write", slow)
     committing = Background(tx.commit)
-    assert begun.wait(10)
+    assert begun.wait(30)
     (owner,) = {one.owner for one in client.admin.messages("q")}
     with pytest.raises(IllegalStateError, match="being committed"):
         client.admin.recover_stuck(str(owner))
@@ -142,7 +142,7 @@ def test_s08_a_commit_that_is_not_answered_in_time_is_in_doubt(
     write, go_on = store.write, threading.Event()
 
     def slow(changes: Any) -> None:
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         write(changes)
 
     monkeypatch.setattr(store, "write", slow)

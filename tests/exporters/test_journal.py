@@ -94,13 +94,13 @@ def test_whoever_emits_waits_for_nobody(journal: Journal, path: Path, monkeypatc
 
     def slowly(batch: list[bytes]) -> None:
         writing.set()
-        go_on.wait(10)
+        go_on.wait(60)
         write(batch)
 
     monkeypatch.setattr(journal, "_write", slowly)
     monkeypatch.setattr(journal_module, "MOST_WAITING", 50)
     emit("trigger", "first", "")
-    assert writing.wait(10)
+    assert writing.wait(30)
     for number in range(200):
         emit("trigger", "more", "", number=number)
     assert journal.dropped == 150

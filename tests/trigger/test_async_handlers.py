@@ -179,7 +179,7 @@ def test_tr56_an_async_resolver_that_takes_too_long_is_ended_and_the_message_is_
         backend.deliver(Q, message("a", "1"))
         until(lambda: len(backend.settlements) == 1)
         assert worker.triggers[Q].pipeline.counters.in_doubt == 1
-        assert ended.wait(5)
+        assert ended.wait(30)
         backend.deliver(Q, message("b", "2"))  # it keeps nobody waiting
         until(lambda: ran == ["b"])
 
@@ -198,7 +198,7 @@ def test_o01_async_handlers_may_finish_within_the_grace(
 
     worker.start()
     backend.deliver(Q, [message("a", "1"), message("b", "2")])
-    assert started.wait(10)
+    assert started.wait(30)
     pipeline = worker.triggers[Q].pipeline
     when(lambda: pipeline._stopping, go_on.set)
     report = worker.stop(30.0)
@@ -229,7 +229,7 @@ def test_o01_what_outlasts_the_grace_is_cancelled_not_acknowledged_and_in_doubt_
 
     worker.start()
     backend.deliver(Q, [message("a", "1"), message("b", "2")])
-    started.wait(10)
+    started.wait(30)
     begun = time.monotonic()
     report = worker.stop(0.05)
     assert time.monotonic() - begun < 30.0  # the handlers would take a minute
@@ -259,7 +259,7 @@ def test_o01_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(
 
     worker.start()
     backend.deliver(Q, "a")
-    assert started.wait(10)
+    assert started.wait(30)
     report = worker.stop(0.05)
     let_go.set()
     assert report.triggers[0].unfinished == 1

@@ -128,7 +128,7 @@ def test_tr45_what_a_call_raises_counts_for_each_and_a_body_that_does_not_fit_fa
         calls.append([one.id for one in orders])
         if 7 in calls[-1]:
             raise ValueError("no seven")
-        assert release.wait(10)
+        assert release.wait(60)
 
     backend.deliver(Q, [order(1)])
     with worker:
@@ -167,7 +167,7 @@ def test_tr62_a_batch_is_taken_only_for_a_handler_that_is_free(backend: Scripted
     @worker.trigger(Q, batch=2, prefetch=20)
     def book(orders: list[Order]) -> None:
         calls.append(len(orders))
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     backend.deliver(Q, [order(number) for number in range(9)])
     with worker:

@@ -253,7 +253,7 @@ def test_tr34_it_waits_while_no_handler_is_free_and_while_suspended(
     @worker.trigger(Q)
     def book(body: str) -> None:
         ran.append(body)
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     park(history)
     with worker:

@@ -57,7 +57,7 @@ def test_tr67_copies_of_what_runs_here_are_decided_when_it_has_ended(
     @worker.trigger(Q, on_error="acknowledge", **settings)  # type: ignore[arg-type]
     def book() -> None:
         ran.append("ran")
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         if fails:
             raise ValueError("not today")
 
@@ -82,7 +82,7 @@ def test_tr67_a_copy_whose_original_went_back_runs_as_its_next_attempt(
     @worker.trigger(Q, concurrency=2, on_error="redeliver")
     def book(delivery: Delivery) -> None:
         attempts.append(delivery.attempt)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         if delivery.attempt == 1:
             raise ValueError("not today")
 
@@ -111,7 +111,7 @@ def test_tr67_a_copy_that_is_due_while_no_handler_is_free_keeps_nobody_busy(
 
     @worker.trigger(Q, **settings)  # type: ignore[arg-type]
     def book(body: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with worker:
         backend.deliver(Q, [copy_of("1"), copy_of("2"), copy_of("3"), copy_of("4")])
@@ -163,12 +163,12 @@ def test_ra15_the_time_in_the_buffer_counts_and_a_serial_trigger_keeps_its_order
     def book(body: str, delivery: Delivery) -> None:
         ran.append((body, delivery.delivery_count))
         first.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with worker:
         trigger = worker.triggers[Q]
         limited.deliver(Q, [copy_of("1", "a"), copy_of("2", "b"), copy_of("3", "c"), copy_of("4", "d")])
-        assert first.wait(10)
+        assert first.wait(30)
         clock.advance(8.0)
         go_on.set()
         until(lambda: trigger.counters["in_progress"] == 1)
@@ -198,7 +198,7 @@ def test_ra15_a_handler_that_outlasts_the_limit_goes_on_and_its_copy_is_a_duplic
     @worker.trigger(Q, concurrency=2)
     def book(delivery: Delivery) -> None:
         ran.append(delivery.delivery_count)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with worker:
         trigger = worker.triggers[Q]
@@ -206,9 +206,13 @@ def test_ra15_a_handler_that_outlasts_the_limit_goes_on_and_its_copy_is_a_duplic
         until(lambda: ran == [1])
         clock.advance(21.0)
         limited.close_receivers()
-        until(lambda: len(limited.waiting(Q)) == 1 and clock.waiters >= 1)
-        clock.advance(1.0)
-        until(lambda: trigger.counters["in_progress"] == 1)
+        until(lambda: len(limited.waiting(Q)) == 1)
+
+        def comes_again() -> bool:
+            clock.advance(0.01)  # whoever opens the receiver again begins to wait when it likes
+            return trigger.counters["in_progress"] == 1
+
+        until(comes_again)
         go_on.set()
         until(lambda: trigger.counters["duplicate"] == 1)
         until(lambda: not limited.waiting(Q) and not limited.unsettled(Q))

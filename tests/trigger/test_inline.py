@@ -49,7 +49,7 @@ def test_o01_a_stop_ends_at_its_grace_though_an_inline_handler_hangs_and_what_it
 
     @worker.trigger(Q, prefetch=5)
     def book(body: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         ended.set()
 
     worker.start()
@@ -64,7 +64,7 @@ def test_o01_a_stop_ends_at_its_grace_though_an_inline_handler_hangs_and_what_it
     assert [content.body() for content in backend.waiting(Q)] == ["1", "2", "3"]
     before = list(backend.settlements)
     go_on.set()
-    assert ended.wait(10)
+    assert ended.wait(30)
     pipeline._thread.join(10)
     assert not pipeline._thread.is_alive()
     assert backend.settlements == before
@@ -77,7 +77,7 @@ def test_o01_what_waits_goes_back_as_soon_as_a_stop_is_asked_for(backend: Script
 
     @worker.trigger(Q, prefetch=5)
     def book(body: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with worker:
         backend.deliver(Q, ["1", "2", "3"])
@@ -120,7 +120,7 @@ def test_the_stand_in_looks_when_rung_and_when_something_is_due() -> None:
     stand_in = StandIn("test", SYSTEM_CLOCK)
     stand_in.add(turn, 60.0)
     stand_in.ring()
-    assert enough.wait(10)
+    assert enough.wait(30)
     stand_in.remove(turn)
     stand_in.stop()
     assert not [one for one in threading.enumerate() if one.name == "jmsclient-test-stand-in"]

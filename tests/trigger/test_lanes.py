@@ -96,7 +96,7 @@ def test_tr49_an_outage_is_told_once_though_each_lane_finds_out(
 
     @worker.trigger(Q, transacted=True, concurrency=LANES, prefetch=1, history_unavailable=policy)
     def book(body: str) -> None:
-        all_busy.wait(20)
+        all_busy.wait(60)
 
     with worker:
         trigger = worker.triggers[Q]
@@ -169,7 +169,7 @@ def test_tr67_a_copy_in_another_lane_is_decided_when_its_original_has_ended(
     @worker.trigger(Q, transacted=True, concurrency=LANES, prefetch=1)
     def book(body: str) -> None:
         ran.append(body)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with worker:
         trigger = worker.triggers[Q]
@@ -208,7 +208,7 @@ def test_tr67_a_copy_answered_as_its_original_leaves_another_lane_is_decided_at_
 
     def book(body: str) -> None:
         ran.append(body)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     if kind == "transacted":
         worker.trigger(Q, name="t", transacted=True, concurrency=2, prefetch=1)(book)

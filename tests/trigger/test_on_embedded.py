@@ -77,7 +77,7 @@ def test_o01_taken_messages_end_as_the_close_policy_says(policy: str, ran_all: b
     @worker.trigger(f"{Q}?readAheadAllowed=YES&readAheadClosePolicy={policy}")
     def book(body: str) -> None:
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         ran.append(body)
 
     with TestBroker() as broker:
@@ -86,7 +86,7 @@ def test_o01_taken_messages_end_as_the_close_policy_says(policy: str, ran_all: b
             producer = connection.create_session().create_producer(Q, persistent=False)
             producer.send_many(["1", "2", "3", "4", "5"])
         worker.start()
-        assert started.wait(10)
+        assert started.wait(30)
         until(lambda: broker.messages(Q) == [])
         pipeline = worker.triggers[Q].pipeline
         when(lambda: pipeline._stopping, go_on.set)
@@ -104,14 +104,14 @@ def test_tr28_with_a_history_nothing_is_taken_ahead_unless_bypassed(until: Until
     @worker.trigger(f"{Q}?readAheadAllowed=YES")
     def book(delivery: Delivery) -> None:
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     with TestBroker() as broker:
         worker.url = broker.url
         with connect(broker.url) as connection:
             connection.create_session().create_producer(Q, persistent=False).send_many(["1", "2", "3"])
         worker.start()
-        assert started.wait(10)
+        assert started.wait(30)
         go_on.set()
         until(lambda: worker.triggers[Q].pipeline.counters.completed == 3)
         assert worker.triggers[Q].pipeline._intake.counters.taken == 0

@@ -395,11 +395,11 @@ def test_o01_stopping_runs_nothing_new_and_gives_back_what_is_buffered(backend: 
     def book(body: str) -> None:
         ran.append(body)
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     worker.start()
     backend.deliver(Q, ["1", "2", "3", "4"])
-    assert started.wait(10)
+    assert started.wait(30)
     until(lambda: worker.triggers[Q].pipeline._intake.buffered == 3)
     worker.request_stop(10.0)
     go_on.set()
@@ -418,11 +418,11 @@ def test_o01_a_handler_that_outlasts_the_grace_is_not_acknowledged(backend: Scri
     @worker.trigger(Q)
     def book(body: str) -> None:
         started.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     worker.start()
     backend.deliver(Q, "1")
-    assert started.wait(10)
+    assert started.wait(30)
     report = worker.stop(0.1)
     go_on.set()
     assert not report.clean
@@ -486,11 +486,11 @@ def test_o02_a_second_request_shortens_the_grace_and_nothing_lengthens_it(backen
     @worker.trigger(Q)
     def book(body: str) -> None:
         started.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     worker.start()
     backend.deliver(Q, "1")
-    assert started.wait(10)
+    assert started.wait(30)
     worker.request_stop(0.0)
     report = worker.stop(60.0)  # the drain was ended already: it does not wait for the handler
     go_on.set()

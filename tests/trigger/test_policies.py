@@ -141,7 +141,7 @@ def test_tr40_a_lease_is_renewed_for_max_run_time_and_no_longer(
 
     @worker.trigger(Q, concurrency=2, lease=30.0, options=TriggerOptions(max_run_time=45.0))
     def book(body: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     with worker:
         pipeline = worker.triggers[Q].pipeline
@@ -179,12 +179,12 @@ def test_tr34_a_late_complete_of_the_first_worker_settles_the_copy_that_a_second
     @first.trigger(Q, name="book", lease=0.1, options=TriggerOptions(max_run_time=0.0))
     def book(body: str) -> None:
         started.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     second.trigger("queue:///copies", name="book")(lambda: pytest.fail("it must not run"))
     with first, second:
         backend.deliver(Q, message("1"))
-        assert started.wait(10)
+        assert started.wait(30)
         backend.deliver("queue:///copies", message("1"), delivery_count=2)
         until(lambda: [one.reason for one in history.in_doubt("book")] == ["abandoned"])
         go_on.set()
@@ -328,7 +328,7 @@ def test_tr55_of_two_whose_resolvers_say_new_one_claims_it_and_runs(
     workers = [by_hand(Worker(backend.url, history=history)) for _ in range(2)]
 
     def resolver(request: ResolverRequest) -> Status:
-        both_asked.wait(10)
+        both_asked.wait(60)
         return answer
 
     for number, worker in enumerate(workers):
@@ -336,7 +336,7 @@ def test_tr55_of_two_whose_resolvers_say_new_one_claims_it_and_runs(
         @worker.trigger(f"queue:///copies{number}", name="book", resolver=resolver)
         def book(delivery: Delivery) -> None:
             attempts.append(delivery.attempt)
-            assert go_on.wait(20)
+            assert go_on.wait(60)
 
     def total(name: str) -> float:
         return sum(worker.triggers["book"].counters[name] for worker in workers)
@@ -368,7 +368,7 @@ def test_tr40_leases_of_services_that_run_long_are_renewed(
 
     def book(body: str) -> None:
         started.append(body)
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     async def book_async(body: str) -> None:
         started.append(body)

@@ -47,11 +47,11 @@ def test_o06_a_message_in_hand_completes_and_its_copy_is_a_duplicate(
         ran.append(text)
         if len(ran) == 3:
             running.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     backend.deliver("Q", [f"m{number}" for number in range(30)])
     with worker:
-        assert running.wait(10)
+        assert running.wait(30)
         lose(backend, worker, until)
         go_on.set()
         until(lambda: len(ran) == 30)

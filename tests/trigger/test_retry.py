@@ -219,12 +219,12 @@ def test_tr57_a_transient_error_during_the_stop_is_not_waited_for(
     @worker.trigger(Q, max_retries=1, retry_interval=600)
     def book(body: str) -> None:
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         raise TransientError("busy")
 
     worker.start()
     backend.deliver(Q, message("a", "1"))
-    assert started.wait(10)
+    assert started.wait(30)
     worker.request_stop(10.0)
     go_on.set()
     assert worker.stop(10.0).clean
@@ -290,7 +290,7 @@ def test_tr62_a_prefetched_set_is_shared_by_all_threads(backend: ScriptedBackend
     def book(body: str) -> None:
         ran.setdefault(threading.current_thread().name, []).append(int(body))
         if body == "0":
-            assert slow.wait(10)
+            assert slow.wait(60)
 
     backend.deliver(Q, [str(number) for number in range(22)])
     with worker:

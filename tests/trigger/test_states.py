@@ -36,13 +36,13 @@ def test_tr59_suspended_fetches_nothing_and_runs_what_is_buffered(
     def book(body: str) -> None:
         ran.append(body)
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     with worker:
         trigger = worker.triggers[Q]
         assert (trigger.state, trigger.running, trigger.reason) == ("enabled", True, None)
         backend.deliver(Q, ["1", "2", "3"])
-        assert started.wait(10)
+        assert started.wait(30)
         until(lambda: len(backend.unsettled(Q)) == 3)
         trigger.suspend("ada")
         until(lambda: trigger.state == "suspended")
@@ -70,13 +70,13 @@ def test_tr61_disable_waits_for_the_grace_and_closes_the_receiver(
     @worker.trigger(Q, prefetch=10)
     def book(body: str) -> None:
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         ran.append(body)
 
     with worker:
         trigger = worker.triggers[Q]
         backend.deliver(Q, ["1", "2"])
-        assert started.wait(10)
+        assert started.wait(30)
         when(lambda: [one.body() for one in backend.waiting(Q)] == ["2"], go_on.set)
         assert trigger.disable() == 0
         assert trigger.disable() == 0
@@ -105,12 +105,12 @@ def test_tr61_a_handler_that_outlasts_the_grace_completes_and_its_copy_is_a_dupl
     def book(delivery: Delivery) -> None:
         ran.append(delivery.delivery_count)
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     with TestBroker(worker) as broker:
         trigger = worker.triggers[Q]
         broker.send(Q, "slow", properties={"uuid": "1"})
-        assert started.wait(10)
+        assert started.wait(30)
         assert trigger.disable(grace=0.05) == 1
         assert [message.delivery_count for message in broker.messages(Q)] == [2]  # back at the broker, counted
         trigger.enable()
@@ -135,11 +135,11 @@ def test_tr61_a_stop_ends_what_lingers_after_a_disable(backend: ScriptedBackend,
     @worker.trigger(Q)
     def book(body: str) -> None:
         started.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
 
     worker.start()
     backend.deliver(Q, "1")
-    assert started.wait(10)
+    assert started.wait(30)
     assert worker.triggers[Q].disable(grace=0.0) == 1
     report = worker.stop(0.05)
     go_on.set()

@@ -122,7 +122,7 @@ def test_tr62_each_handler_has_a_session_and_a_window_of_its_own(backend: Script
     @worker.trigger(Q, transacted=True, concurrency=3, prefetch=2)
     def book(session: Session) -> None:
         sessions.add(id(session))
-        together.wait(10)
+        together.wait(60)
 
     with worker:
         until(lambda: backend.demand(Q) == 6)  # three windows

@@ -28,7 +28,7 @@ def test_ra13_what_no_handler_takes_goes_to_others_and_demand_comes_back(
 
     @slow.trigger(Q, prefetch=10, concurrency=concurrency)
     def hoard(body: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     @quick.trigger(Q)
     def book(body: str, delivery: Delivery) -> None:
@@ -47,7 +47,7 @@ def test_ra13_what_no_handler_takes_goes_to_others_and_demand_comes_back(
             broker.send(Q, "again")
             until(lambda: slow.triggers[Q].counters["completed"] == concurrency + 1)
             assert broker.messages(Q) == []
-    assert [one.name for one in events].count("idle") == 1
+    assert [one.name for one in events].count("idle") >= 1
 
 
 def test_ra15_nothing_waits_longer_than_half_of_what_the_provider_allows(until: Until, events: list[Event]) -> None:
@@ -56,7 +56,7 @@ def test_ra15_nothing_waits_longer_than_half_of_what_the_provider_allows(until: 
 
     @worker.trigger(Q, prefetch=5, concurrency=2)
     def book(body: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     capabilities = Capabilities(drain="yes", reject="dead_letter", release_without_count=True, hold_limit=0.4)
     with ScriptedBackend(capabilities=capabilities) as backend:
