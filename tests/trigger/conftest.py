@@ -90,10 +90,12 @@ class Leased(MemoryHistory):
         return replies
 
     def outlast(self, lease: float) -> None:
-        """Let twice this lease pass, each third of which somebody renews it."""
-        for _ in range(6):
+        """Let more than twice this lease pass, each third of which somebody renews it, counted from when it had the claim's reply:
+        that may be a moment after the claim."""
+        for _ in range(4):
             before = self._renewals
-            self._by_hand.advance(lease * 0.34)
+            for _ in range(3):
+                self._by_hand.advance(lease * 0.2)
             self._until(lambda: self._renewals > before)  # noqa: B023  it is called at once
 
 
