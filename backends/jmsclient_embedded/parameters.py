@@ -5,6 +5,8 @@ Must not know of brokers. Source: api.md, "Connections"; RA-1, IF-13; "The three
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -64,7 +66,10 @@ def _path(text: str) -> Path:
     if not text.strip():
         raise ConfigurationError("store='': expected the path of a file, such as embedded:?store=shop.db")
     try:
-        return Path(text).resolve()
+        found = Path(text).resolve()
+        if found.is_symlink():  # Python 3.13 and later follow a ring of links without complaint
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        return found
     except (OSError, RuntimeError, ValueError) as error:  # a ring of links, a character that no path has
         raise ConfigurationError(f"store={text!r}: expected the path of a file ({error})") from error
 

@@ -148,6 +148,14 @@ def test_if_13_minus_one_is_no_limit(bench: Bench) -> None:
     assert bench.take(1)[0].count == 50
 
 
+def test_t16_a_receiver_that_may_not_have_it_finds_that_it_has_expired(bench: Bench) -> None:
+    bench.add("a", expiration=WALL + 0.5)
+    bench.back(*bench.take(1), counted=True, barred=True)
+    assert bench.take(1, wall=WALL + 0.7) == []
+    assert (bench.queue.expired, bench.order()) == (1, [])
+
+
+
 def test_settlement_retry_elsewhere_is_not_offered_to_that_owner_again(bench: Bench) -> None:
     bench.add("a", "b")
     bench.back(*bench.take(1), counted=True, barred=True)

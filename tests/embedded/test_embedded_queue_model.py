@@ -103,11 +103,11 @@ class QueueMachine(RuleBasedStateMachine):
         for one in visible:
             if len(expect) == most:
                 break
-            if owner in one.barred:
-                continue
-            if one.expires_at is not None and one.expires_at <= self.wall:
+            if one.expires_at is not None and one.expires_at <= self.wall:  # whoever finds it
                 del self.model[one.sequence]
                 self.gone += 1
+                continue
+            if owner in one.barred:
                 continue
             one.state, one.owner = State.RECEIVE, owner
             expect.append(one.sequence)
