@@ -155,7 +155,6 @@ def test_t16_a_receiver_that_may_not_have_it_finds_that_it_has_expired(bench: Be
     assert (bench.queue.expired, bench.order()) == (1, [])
 
 
-
 def test_settlement_retry_elsewhere_is_not_offered_to_that_owner_again(bench: Bench) -> None:
     bench.add("a", "b")
     bench.back(*bench.take(1), counted=True, barred=True)
