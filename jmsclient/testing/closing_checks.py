@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from jmsclient.errors import ConnectionLostError, IllegalStateError
+from jmsclient.errors import ConnectionLostError, IllegalStateError, UnsupportedFeatureError
 from jmsclient.testing.check import assert_seen_counted_unseen_not, check, counts_after, counts_of_unseen, received
 from jmsclient.testing.trial import Trial
 from jmsclient.transport.contract import ACCEPT, RETRY, Receiver
@@ -124,6 +124,26 @@ def sends_are_confirmed_in_order(trial: Trial) -> None:
     left = trial.left()
     assert left.bodies == [str(number) for number in range(30)]
     assert [receipt.message_id for receipt in receipts] == [arrival.content.message_id for arrival in left.arrivals]
+
+
+@check("IF-30")
+def sends_that_begin_before_others_end_keep_their_order(trial: Trial) -> None:
+    """Where a sender has no `begin`, it says so, and `send_many` sends one part after the other."""
+    sender = trial.session.open_sender(trial.queue, trial.deadline)
+    parts = [[trial.content(f"{part} {number}") for number in range(30)] for part in range(3)]
+    if not sender.most_ahead:
+        with pytest.raises(UnsupportedFeatureError):
+            sender.begin(parts[0])
+        return
+    begun = [sender.begin(part) for part in parts]
+    last = sender.send([trial.content("last")], room_deadline=trial.deadline, confirm_timeout=trial.harness.patience)
+    receipts = [one.finish(room_deadline=trial.deadline, confirm_timeout=trial.harness.patience) for one in begun]
+    assert not any(one.failed for one in begun)
+    left = trial.left()
+    assert left.bodies == [*(f"{part} {number}" for part in range(3) for number in range(30)), "last"]
+    ids = [receipt.message_id for one in (*receipts, last) for receipt in one]
+    assert ids == [arrival.content.message_id for arrival in left.arrivals]
+    assert ids[:-1] == [one for part in begun for one in part.ids]
 
 
 @check("IF-10")

@@ -12,14 +12,20 @@ import pytest
 import jmsclient
 from jmsclient.destination import Queue
 from jmsclient.errors import SendError
-from jmsclient.jms.producer import SEND_BATCH, MessageProducer
+from jmsclient.jms import producer as producing
+from jmsclient.jms.producer import MessageProducer
+from jmsclient.message import MessageKind, PlainContent
+from jmsclient.testing import ManualClock
+from jmsclient.transport.contract import Receipt
 from jmsclient_amqp.primitives import described, listed, symbol, uint
 
-from .conftest import PATIENCE
+from .conftest import PATIENCE, QUEUE, Client
 from .peer import ACCEPTED, DISPOSITION, TRANSFER, TRUE, Conversation, Frame, Peer, grant
 
 sending = pytest.importorskip("jmsclient_amqp.sending", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
+PART = 64
+"""Messages of one part, in these tests: enough to fill none of the peer's windows."""
 REJECTED = described(0x25, listed([described(0x1D, listed([symbol("amqp:precondition-failed")]))]))
 
 
@@ -53,6 +59,12 @@ class Deciding:
         with self._lock:
             self.at_least = 0
             self._decide(conversation, conversation.heard(TRANSFER)[0].channel)
+
+    def forget(self) -> None:
+        """What waits was of a link that is lost; from now on it decides at once."""
+        with self._lock:
+            self.at_least = 0
+            self._waiting.clear()
 
     def _decide(self, conversation: Conversation, channel: int) -> None:
         for number, body in self._waiting:
@@ -97,14 +109,19 @@ def until(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.002)
 
 
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producing, "SEND_BATCH", PART)
+
+
 @pytest.fixture
 def connection(peer: Peer) -> Iterator[jmsclient.Connection]:
     with jmsclient.connect(peer.url) as one:
         yield one
 
 
-def attached(connection: jmsclient.Connection, **options: Any) -> MessageProducer:
-    producer = connection.create_session().create_producer("q", **options)
+def attached(connection: jmsclient.Connection) -> MessageProducer:
+    producer = connection.create_session().create_producer("q")
     producer.send(b"body-first")
     return producer
 
@@ -113,11 +130,11 @@ def test_if_30_the_next_part_is_on_its_way_while_one_waits(peer: Peer, connectio
     deciding = Deciding(peer)
     producer = attached(connection)
     deciding.at_least = 10_000
-    sent = bodies(4 * SEND_BATCH)
+    sent = bodies(4 * PART)
     running = Sending(producer, iter(sent))
-    until(lambda: len(deciding.heard) == 1 + 2 * SEND_BATCH, "the second part does not come before the first is confirmed")
+    until(lambda: len(deciding.heard) == 1 + 2 * PART, "the second part does not come before the first is confirmed")
     producer._session.transport_session.flush(None)
-    assert len(deciding.heard) == 1 + 2 * SEND_BATCH, "two parts at most, whatever the iterable has"
+    assert len(deciding.heard) == 1 + 2 * PART, "two parts at most, whatever the iterable has"
     assert running.is_alive(), "it waits for all confirmations"
     deciding.decide(peer.last)
     assert running.over().error is None
@@ -128,28 +145,28 @@ def test_if_30_the_next_part_is_on_its_way_while_one_waits(peer: Peer, connectio
 
 def test_the_bytes_under_way_are_bounded(peer: Peer, connection: jmsclient.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where two parts would be too much, one goes after the other."""
-    monkeypatch.setattr(sending, "AHEAD", SEND_BATCH * 12)
+    monkeypatch.setattr(sending, "AHEAD", PART * 12)
     deciding = Deciding(peer)
     producer = attached(connection)
-    deciding.at_least = SEND_BATCH
-    assert len(producer.send_many(bodies(4 * SEND_BATCH))) == 4 * SEND_BATCH
-    assert deciding.most == SEND_BATCH
+    deciding.at_least = PART
+    assert len(producer.send_many(bodies(4 * PART))) == 4 * PART
+    assert deciding.most == PART
 
 
-@pytest.mark.parametrize("refused", [10, SEND_BATCH + 44, 3 * SEND_BATCH + 5], ids=["first part", "second part", "last part"])
+@pytest.mark.parametrize("refused", [10, PART + 24, 3 * PART + 5], ids=["first part", "second part", "last part"])
 def test_if_30_an_error_says_what_became_of_each_that_was_under_way(
     peer: Peer, connection: jmsclient.Connection, refused: int
 ) -> None:
-    sent = bodies(4 * SEND_BATCH)
+    sent = bodies(4 * PART)
     deciding = Deciding(peer, rejects=[sent[refused]])
     producer = attached(connection)
     error = Sending(producer, sent).over().error
     assert isinstance(error, SendError)
-    first = refused // SEND_BATCH * SEND_BATCH  # of the part that failed; those before are sent
+    first = refused // PART * PART  # of the part that failed; those before are sent
     names = [*error.confirmed, *error.in_doubt, *error.unsent]
     start = min(int(one.rpartition("-")[2]) for one in names)
     known = {one: sent[first + int(one.rpartition("-")[2]) - start] for one in names}
-    assert len(known) == len(names) == min(2 * SEND_BATCH, len(sent) - first), "the part that failed, and the one behind it"
+    assert len(known) == len(names) == min(2 * PART, len(sent) - first), "the part that failed, and the one behind it"
     assert sorted(map(sent.index, known.values())) == list(range(first, first + len(names)))
     assert [known[one] for one in error.confirmed] == deciding.accepted[1 + first :]
     assert error.in_doubt == ()
@@ -163,12 +180,12 @@ def test_s08_parts_that_the_connection_does_not_survive_are_in_doubt(peer: Peer,
     deciding = Deciding(peer)
     producer = attached(connection)
     deciding.at_least = 10_000
-    running = Sending(producer, bodies(4 * SEND_BATCH))
-    until(lambda: len(deciding.heard) == 1 + 2 * SEND_BATCH, "two parts do not come")
+    running = Sending(producer, bodies(4 * PART))
+    until(lambda: len(deciding.heard) == 1 + 2 * PART, "two parts do not come")
     peer.last.socket.shutdown(2)
     error = running.over().error
     assert isinstance(error, SendError)
-    assert (len(error.confirmed), len(error.in_doubt), len(error.unsent)) == (0, 2 * SEND_BATCH, 0)
+    assert (len(error.confirmed), len(error.in_doubt), len(error.unsent)) == (0, 2 * PART, 0)
 
 
 def test_s08_what_the_link_lost_before_it_was_written_goes_out_in_order_on_the_next(
@@ -177,13 +194,13 @@ def test_s08_what_the_link_lost_before_it_was_written_goes_out_in_order_on_the_n
     deciding = Deciding(peer)
     peer.credit = 1
     producer = attached(connection)
-    sent = bodies(4 * SEND_BATCH)
+    sent = bodies(4 * PART)
     asked = threading.Event()
 
     def some() -> Iterator[bytes]:
-        yield from sent[: 2 * SEND_BATCH - 1]
+        yield from sent[: 2 * PART - 1]
         asked.set()  # the first part has begun, the second is about to
-        yield from sent[2 * SEND_BATCH - 1 :]
+        yield from sent[2 * PART - 1 :]
 
     running = Sending(producer, some())
     assert asked.wait(PATIENCE)
@@ -196,49 +213,70 @@ def test_s08_what_the_link_lost_before_it_was_written_goes_out_in_order_on_the_n
 
 def test_s08_what_is_behind_a_part_in_doubt_is_not_sent_on_the_next_link(peer: Peer, connection: jmsclient.Connection) -> None:
     deciding = Deciding(peer)
-    peer.credit = 1 + 100
+    peer.credit = 1 + 40
     producer = attached(connection)
     deciding.at_least = 10_000
-    running = Sending(producer, bodies(4 * SEND_BATCH))
-    until(lambda: len(deciding.heard) == 1 + 100, "what there is credit for does not come")
+    running = Sending(producer, bodies(4 * PART))
+    until(lambda: len(deciding.heard) == 1 + 40, "what there is credit for does not come")
     peer.last.socket.shutdown(2)
     error = running.over().error
     assert isinstance(error, SendError)
-    assert (len(error.confirmed), len(error.in_doubt)) == (0, 100)
-    assert len(error.unsent) in (SEND_BATCH - 100, 2 * SEND_BATCH - 100), "as far as it had begun"
-    deciding.at_least = 0
+    assert (len(error.confirmed), len(error.in_doubt)) == (0, 40)
+    assert len(error.unsent) in (PART - 40, 2 * PART - 40), "as far as it had begun"
+    deciding.forget()
     producer.send(b"body-after")
-    assert deciding.heard[101:] == [b"body-after"]
+    assert deciding.heard[41:] == [b"body-after"]
 
 
 def test_o07_no_credit_in_time_stops_the_part_behind_too(peer: Peer, connection: jmsclient.Connection) -> None:
     deciding = Deciding(peer)
-    peer.credit = 1 + SEND_BATCH + 44
-    producer = attached(connection, send_timeout=0.3)
-    error = Sending(producer, bodies(4 * SEND_BATCH)).over().error
+    peer.credit = 1 + PART + 24
+    producer = attached(connection)
+    producer.send_timeout = 1.0
+    error = Sending(producer, bodies(4 * PART)).over().error
     assert isinstance(error, SendError)
-    assert (len(error.confirmed), len(error.in_doubt), len(error.unsent)) == (44, 0, 2 * SEND_BATCH - 44)
+    assert (len(error.confirmed), len(error.in_doubt), len(error.unsent)) == (24, 0, 2 * PART - 24)
     (link,) = peer.last.links.values()
     link.sent = len(deciding.heard)
     grant(peer.last, link, 1000)
     producer._session.transport_session.flush(None)
-    assert len(deciding.heard) == 1 + SEND_BATCH + 44, "what timed out is never sent later"
+    assert len(deciding.heard) == 1 + PART + 24, "what timed out is never sent later"
+
+
+def test_a_part_has_its_time_from_when_it_is_waited_for(peer: Peer, connect: Callable[..., Client]) -> None:
+    """Those before it had theirs, as if they were sent one after the other."""
+    deciding = Deciding(peer)
+    clock = ManualClock()
+    client = connect(f"{peer.url}?idle_timeout=0", clock=clock)
+    sender = client.session.open_sender(QUEUE, None)
+    deciding.at_least = 10_000
+    begun = sender.begin([PlainContent(kind=MessageKind.BYTES, body=b"body-1", message_id="ID:1")])
+    until(lambda: deciding.heard == [b"body-1"], "it does not come")
+    clock.advance(100.0)
+    running = threading.Thread(target=lambda: found.extend(begun.finish(room_deadline=None, confirm_timeout=10.0)), daemon=True)
+    found: list[Receipt] = []
+    running.start()
+    running.join(0.2)
+    assert running.is_alive(), "it was written long ago, and waited for since now only"
+    deciding.decide(peer.last)
+    running.join(PATIENCE)
+    assert [one.message_id for one in found] == ["ID:1"]
 
 
 def test_an_iterable_that_raises_leaves_nothing_unconfirmed(peer: Peer, connection: jmsclient.Connection) -> None:
     def some() -> Iterator[bytes]:
-        yield from bodies(2 * SEND_BATCH + 88)
+        yield from bodies(2 * PART + 8)
         raise LookupError("there are no more")
 
     deciding = Deciding(peer)
     producer = attached(connection)
     deciding.at_least = 10_000
     running = Sending(producer, some())
-    until(lambda: len(deciding.heard) == 1 + 2 * SEND_BATCH, "two parts do not come")
+    until(lambda: len(deciding.heard) == 1 + 2 * PART, "two parts do not come")
     assert running.is_alive(), "it waits for their confirmations"
     deciding.decide(peer.last)
     assert isinstance(running.over().error, LookupError)
-    assert len(deciding.accepted) == 1 + 2 * SEND_BATCH
+    assert len(deciding.accepted) == 1 + 2 * PART
 
 
 def test_a_transaction_sends_one_part_after_the_other(peer: Peer, connection: jmsclient.Connection) -> None:
