@@ -112,7 +112,7 @@ def _nothing() -> None:
     """It was not sent yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: it is made once a group, and would cost twice as much
 class Sent:
     """A group that is on its way. Either `replies` is called, once, which waits for them and raises as `exchange` does; or
     `abandon`, which does not wait: whether the group took effect stays unknown."""

@@ -1,27 +1,25 @@
 """A history on Redis or Valkey, shared by every worker that reaches it. Durable: messages may be parked in it.
 
 Owns how a group becomes script calls; the script beside this file repeats the transitions of `entries`, `redis_format` has the
-keys and fields, `redis_servers` the connections. One key a message and one EVALSHA a group (on a cluster one a slot, all written
-before any answer is read); no function library on the server, where two client versions would overwrite each other's. Time is the
-server's (TR-43), expiry too. redis-py's own retries are off: the caller repeats with the same token (TR-39).
+keys and fields, `redis_scripts` the calls that are on their way, `redis_servers` the connections. One key a message and one EVALSHA
+a group (on a cluster one a slot, all written before any answer is read); no function library on the server, where two clients
+would overwrite each other. Time is the server's (TR-43), expiry too. redis-py's own retries are off: the caller repeats with the
+same token (TR-39).
 Source: rules TR-33, TR-34, TR-38 to TR-44, TR-49, TR-51 to TR-53.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import redis
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage, Sent
-from jmsclient.history.entries import Command, Entry, Reply
+from jmsclient.history.entries import KNOWN, Command, Entry, Reply
 from jmsclient.history.redis_address import Confirm, parse_address
 from jmsclient.history.redis_format import (
     COPY,
@@ -35,24 +33,11 @@ from jmsclient.history.redis_format import (
     to_carry_out,
     undecided,
 )
-from jmsclient.history.redis_servers import (
-    FAILURES,
-    Borrowed,
-    Connections,
-    OneServer,
-    Question,
-    Servers,
-    open_servers,
-    receive,
-    send,
-)
+from jmsclient.history.redis_scripts import Calls, Scripts
+from jmsclient.history.redis_servers import FAILURES, Connections, OneServer, Question, Servers, open_servers
 from jmsclient.history.redis_watch import Confirming, Eviction, Loss, unavailable
 
-SCRIPT = Path(__file__).with_name("redis.lua").read_bytes()
-SHA = hashlib.sha1(SCRIPT).hexdigest()  # noqa: S324  the name Redis gives a script
 READ_AT_ONCE = 100
-TRIES = 3
-"""How often a group is asked while servers say that a slot has moved."""
 
 T = TypeVar("T")
 
@@ -63,6 +48,7 @@ class RedisHistory(DocumentHistory):
     The time limit is the client's; `operation_timeout` says what it is."""
 
     durable = True
+    sends_ahead = True
 
     def __init__(
         self,
@@ -79,10 +65,10 @@ class RedisHistory(DocumentHistory):
         self._keys = Keys(namespace, slotted=self._servers.slotted)
         self._shown = shown
         self._confirming = Confirming(confirm or Confirm(), shown, operation_timeout)
+        self._scripts = Scripts(self._connections, self._confirming)
         self._eviction = Eviction(self._connections, shown)
         self._loss = Loss(shown)
         self._known = KnownTerms()
-        self.sends_ahead = not self._servers.slotted
         self._closed = False
 
     @classmethod
@@ -112,12 +98,10 @@ class RedisHistory(DocumentHistory):
             raise ConfigurationError(self._eviction.text(policy))
 
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
-        if not commands:
-            return []
-        return self._exchange_slots(commands) if self._servers.slotted else self._sent(commands).replies()
+        return self._sent(commands).replies() if commands else []
 
     def begin(self, commands: Sequence[Command]) -> Sent:
-        if self._servers.slotted or not commands:
+        if not commands:
             return super().begin(commands)
         try:
             return self._sent(commands)
@@ -183,107 +167,43 @@ class RedisHistory(DocumentHistory):
     def __repr__(self) -> str:
         return f"RedisHistory({self._shown!r}, namespace={self.namespace!r})"
 
-    # -- a group, on one server -----------------------------------------------------------------------------------------
+    # -- a group --------------------------------------------------------------------------------------------------------
 
     def _sent(self, commands: Sequence[Command]) -> Sent:
-        part = ScriptCall(self._keys, commands, self._known)
-        borrowed = self._call(lambda: self._send(part))
-        return Sent(lambda: self._call(lambda: self._replies(part, commands, borrowed)), borrowed.abandon)
+        places, parts = self._parts(commands)
+        calls = self._call(lambda: self._send(parts))
 
-    def _send(self, part: ScriptCall) -> Borrowed:
-        if self._eviction.due:
-            self._eviction.look()
-        borrowed = self._connections.on(self._servers.pool(part.mark))
-        connection = borrowed.__enter__()
-        try:
-            send(connection, self._questions("EVALSHA", SHA, part, connection))
-        except BaseException as error:
-            borrowed.__exit__(type(error), error, None)
-            raise
-        return borrowed
+        def replies() -> list[Reply]:
+            found: list[Reply] = [KNOWN] * len(commands)  # each is replaced: its position is in one part
+            for place, part, answers in zip(places, parts, self._call(calls.answers), strict=True):
+                each = iter(answers)
+                clock = self._clock(part, next(each))
+                for position, answer in zip(place, each, strict=True):
+                    found[position] = reply_of(answer, clock, commands[position])
+            return found
 
-    def _replies(self, part: ScriptCall, commands: Sequence[Command], borrowed: Borrowed) -> list[Reply]:
-        number = 1 + len(self._confirming.questions)
-        with borrowed as connection:
-            first, *confirmations = receive(connection, number)
-            if isinstance(first, redis.exceptions.NoScriptError):  # a server that restarted, or never saw it
-                send(connection, self._questions("EVAL", SCRIPT, part, connection))
-                first, *confirmations = receive(connection, number)
-        if isinstance(first, Exception):
-            raise first
-        self._confirming.check(confirmations)
-        clock = self._clock(part, first)
-        return [reply_of(answer, clock, command) for answer, command in zip(first[1:], commands, strict=True)]
+        return Sent(replies, calls.abandon)
 
-    def _clock(self, part: ScriptCall, answers: list[Any]) -> int:
-        """The server's time, and what it says of its mark."""
-        now, mark = answers[0]
-        self._loss.noticed(part.mark, mark)
-        return int(now)
-
-    # -- a group, on a cluster ------------------------------------------------------------------------------------------
-
-    def _exchange_slots(self, commands: Sequence[Command]) -> list[Reply]:
-        if self._eviction.due:
-            self._call(self._eviction.look)
-        places = self._places(commands)
-        parts = [ScriptCall(self._keys, [commands[one] for one in place], self._known) for place in places]
-        replies: list[Reply | None] = [None] * len(commands)
-        for place, part, answers in zip(places, parts, self._call(lambda: self._evaluate(parts)), strict=True):
-            clock = self._clock(part, answers)
-            for position, answer in zip(place, answers[1:], strict=True):
-                replies[position] = reply_of(answer, clock, commands[position])
-        return replies  # type: ignore[return-value]  # each position is in one part
-
-    def _places(self, commands: Sequence[Command]) -> list[list[int]]:
-        """Which commands belong together: one script call a trigger, whose keys are in one slot."""
+    def _parts(self, commands: Sequence[Command]) -> tuple[list[Sequence[int]], list[ScriptCall]]:
+        """Which commands belong together: all of them; on a cluster those of one trigger, whose keys are in one slot."""
+        if not self._servers.slotted:
+            return [range(len(commands))], [ScriptCall(self._keys, commands, self._known)]
         positions: dict[str, list[int]] = {}
         for position, command in enumerate(commands):
             positions.setdefault(command.trigger, []).append(position)
-        return list(positions.values())
+        places: list[Sequence[int]] = list(positions.values())
+        return places, [ScriptCall(self._keys, [commands[one] for one in place], self._known) for place in places]
 
-    def _evaluate(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
-        """Each part's answer, confirmed. Asked again where a server said that the slot has moved: tokens make that safe (TR-39)."""
-        for last in (False,) * (TRIES - 1) + (True,):
-            answers = self._ask_all(parts)
-            moved = [one for one, *_ in answers if isinstance(one, redis.exceptions.MovedError)]
-            if not moved or last:
-                break
-            self._servers.moved()
-        for first, *confirmations in answers:
-            if isinstance(first, Exception):
-                raise first
-            self._confirming.check(confirmations)
-        return [first for first, *_ in answers]
+    def _send(self, parts: Sequence[ScriptCall]) -> Calls:
+        if self._eviction.due:
+            self._eviction.look()
+        return self._scripts.send(parts)
 
-    def _ask_all(self, parts: Sequence[ScriptCall]) -> list[list[Any]]:
-        """All parts are written before an answer is read; parts on one server share a connection."""
-        with ExitStack() as stack:
-            connections: dict[int, Any] = {}
-            asked: list[tuple[Any, ScriptCall]] = []
-            for part in parts:
-                pool = self._servers.pool(part.mark)
-                connection = connections.get(id(pool))
-                if connection is None:
-                    connection = connections[id(pool)] = stack.enter_context(self._connections.on(pool))
-                send(connection, self._questions("EVALSHA", SHA, part, connection))
-                asked.append((connection, part))
-            number = 1 + len(self._confirming.questions)
-            answers = [receive(connection, number) for connection, _ in asked]
-            for position, (connection, part) in enumerate(asked):
-                if isinstance(answers[position][0], redis.exceptions.NoScriptError):  # a server that restarted, or never saw it
-                    send(connection, self._questions("EVAL", SCRIPT, part, connection))
-                    answers[position] = receive(connection, number)
-        return answers
-
-    def _questions(self, verb: str, script: str | bytes, part: ScriptCall, connection: Any) -> list[Question]:
-        server = self._connections.server(connection)
-        refusal = self._confirming.refusal(server)
-        if refusal is not None:
-            raise HistoryUnavailableError(refusal)
-        confirmed = self._confirming.questions
-        call = (verb, script, *part.keys_and_head(server.get("run_id", ""), bool(confirmed)), *part.arguments)
-        return [call, *confirmed]
+    def _clock(self, part: ScriptCall, answer: Any) -> int:
+        """The server's time, and what it says of its mark."""
+        now, mark = answer
+        self._loss.noticed(part.mark, mark)
+        return int(now)
 
     def _refusal(self) -> str | None:
         for pool in self._servers.pools():

@@ -12,8 +12,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -135,10 +135,17 @@ class Connections:
         self._fresh: deque[tuple[Any, Any, float]] = deque()  # pool, connection, since when; append and pop are atomic
         self._process = os.getpid()
 
-    def on(self, pool: Any) -> Borrowed:
+    @contextmanager
+    def on(self, pool: Any) -> Iterator[Any]:
         """A connected connection of this pool, for a `with`. Given up where the question did not end: an answer that is still to
         come must not be taken for that of the next."""
-        return Borrowed(self, pool)
+        connection = self.borrow(pool)
+        answered = False
+        try:
+            yield connection
+            answered = True
+        finally:
+            self.give_back(pool, connection, answered=answered)
 
     def borrow(self, pool: Any) -> Any:
         """One that was asked a moment ago, if there is one: a pool's look at a connection costs as much as a question."""
@@ -182,31 +189,6 @@ class Connections:
     def _forget(self, connection: Any) -> None:
         """It is connected anew, perhaps to another server."""
         self._known.pop(connection, None)
-
-
-class Borrowed:
-    """See `Connections.on`."""
-
-    __slots__ = ("_connection", "_from", "_pool")
-
-    def __init__(self, from_: Connections, pool: Any) -> None:
-        self._from = from_
-        self._pool = pool
-        self._connection: Any = None
-
-    def __enter__(self) -> Any:
-        """Entered a second time, it is the same connection: what was asked is still to be answered."""
-        if self._connection is None:
-            self._connection = self._from.borrow(self._pool)
-        return self._connection
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        answered = error is None or isinstance(error, redis.exceptions.ResponseError)
-        self._from.give_back(self._pool, self._connection, answered=answered)
-
-    def abandon(self) -> None:
-        """Without its answer, which is of no use any more."""
-        self._from.give_back(self._pool, self._connection, answered=False)
 
 
 def send(connection: Any, questions: Sequence[Question]) -> None:

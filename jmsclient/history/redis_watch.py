@@ -37,8 +37,10 @@ class Confirming:
 
     def refusal(self, server: dict[str, str]) -> str | None:
         """Why this server cannot confirm so; None: it can, or will say so itself."""
+        if not self._confirm.fsync:
+            return None
         version = server.get("redis_version", "")
-        if not self._confirm.fsync or server.get("server_name") == "valkey" or not version:
+        if server.get("server_name") == "valkey" or not version:
             return None
         if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) >= FSYNC_SINCE:
             return None

@@ -24,8 +24,8 @@ import jmsclient
 from jmsclient import Message, Worker
 from jmsclient.history import open_history
 from jmsclient.history.contract import new_token
-from jmsclient.history.redis import SCRIPT, SHA
 from jmsclient.history.redis_format import escaped
+from jmsclient.history.redis_scripts import SCRIPT, SHA
 
 Q = "queue:///bench"
 SHARE = 10  # one in so many of the messages of other measurements: each is a round trip for the other side

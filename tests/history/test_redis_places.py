@@ -7,14 +7,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.events import Event
-from jmsclient.history import Claim, Complete, Park, State, open_history
-from jmsclient.history import redis as redis_history
+from jmsclient.history import Claim, Complete, Park, Reply, State, open_history, redis_scripts
 from jmsclient.history.redis import RedisHistory
 
 from .conftest import trust
@@ -147,9 +147,9 @@ def test_tr53_after_a_fail_over_the_history_goes_on_and_is_cautious(watched: tup
     assert b"role:master" in replica.ask("INFO", "replication")
 
 
-def until_answered(history: RedisHistory, *commands: object) -> list[redis_history.Reply]:
+def until_answered(history: RedisHistory, *commands: object) -> list[Reply]:
     """The commands with the same tokens until they are answered, as a trigger does it."""
-    found: list[redis_history.Reply] = []
+    found: list[Reply] = []
 
     def ask() -> bool:
         try:
@@ -219,9 +219,9 @@ def test_tr33_a_group_is_one_call_a_slot_written_before_any_answer_is_read(
         commands = [Claim(trigger=trigger, id=str(number), token="a") for number in range(10) for trigger in TRIGGERS]
         assert all(reply.done for reply in history.exchange(commands))
         calls: list[str] = []
-        send, receive = redis_history.send, redis_history.receive
-        monkeypatch.setattr(redis_history, "send", lambda at, asked: calls.append(f"send {asked[0][0]}") or send(at, asked))
-        monkeypatch.setattr(redis_history, "receive", lambda at, number: calls.append("receive") or receive(at, number))
+        send, receive = redis_scripts.send, redis_scripts.receive
+        monkeypatch.setattr(redis_scripts, "send", lambda at, asked: calls.append(f"send {asked[0][0]}") or send(at, asked))
+        monkeypatch.setattr(redis_scripts, "receive", lambda at, number: calls.append("receive") or receive(at, number))
         replies = history.exchange([Complete(trigger=one.trigger, id=one.id, token="a") for one in commands])
         assert [reply.done for reply in replies] == [True] * 60
         assert calls == ["send EVALSHA"] * len(TRIGGERS) + ["receive"] * len(TRIGGERS)
@@ -255,6 +255,49 @@ def test_a_slot_that_moved_is_found_again(cluster: list[RedisProgram]) -> None:
         entry = history.lookup(T, "1")
         assert entry is not None
         assert entry.state is State.COMPLETED
+
+
+def test_a_cluster_has_groups_on_their_way_and_a_slot_may_move_meanwhile(cluster: list[RedisProgram]) -> None:
+    with open_history(cluster_url(cluster), namespace="ahead") as history:
+        assert isinstance(history, RedisHistory)
+        assert history.sends_ahead
+        first = history.begin([Claim(trigger=trigger, id="1", token="a") for trigger in TRIGGERS])
+        second = history.begin([Claim(trigger=trigger, id="2", token="b") for trigger in TRIGGERS])
+        unread = history.begin([Claim(trigger=TRIGGERS[0], id="3", token="a")])
+        unread.abandon()
+        assert [reply.done for reply in first.replies()] == [True] * len(TRIGGERS)
+        assert [reply.done for reply in second.replies()] == [True] * len(TRIGGERS)
+        manager = history._servers._current().nodes_manager  # type: ignore[attr-defined]
+        nodes = [manager.nodes_cache[name] for name in manager.nodes_cache]
+        for slot, holders in manager.slots_cache.items():  # as if every slot had moved to its neighbour
+            manager.slots_cache[slot] = [nodes[(nodes.index(holders[0]) + 1) % len(nodes)]]
+        third = history.begin([Complete(trigger=trigger, id="1", token="a") for trigger in TRIGGERS])
+        assert [reply.done for reply in third.replies()] == [True] * len(TRIGGERS)
+
+
+def test_a_group_that_reaches_some_servers_only_leaves_no_answer_to_the_next(
+    cluster: list[RedisProgram], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote already is answered, to nobody: on that connection nothing is asked any more."""
+    with open_history(cluster_url(cluster), namespace="partly") as history:
+        assert isinstance(history, RedisHistory)
+        groups = [Claim(trigger=trigger, id="1", token="a") for trigger in TRIGGERS]
+        assert all(reply.done for reply in history.exchange(groups))
+        pool = history._servers.pool
+        asked: list[bytes | str] = []
+
+        def down(key: bytes | str) -> Any:
+            asked.append(key)
+            if len(asked) == 3:
+                raise redis.exceptions.ClusterDownError("the cluster is down")
+            return pool(key)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(history._servers, "pool", down)
+            with pytest.raises(HistoryUnavailableError, match="down"):
+                history.exchange([Claim(trigger=trigger, id="1", token="b") for trigger in TRIGGERS])
+        replies = history.exchange([Complete(trigger=trigger, id="1", token="a") for trigger in TRIGGERS])
+        assert [reply.done for reply in replies] == [True] * len(TRIGGERS)
 
 
 def test_tr49_a_node_that_is_gone_is_a_history_that_does_not_answer_until_it_is_back(cluster: list[RedisProgram]) -> None:
