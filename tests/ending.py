@@ -21,7 +21,7 @@ except ImportError:  # without pytest-timeout nothing calls the hooks below
     is_debugging = lambda: False  # noqa: E731
 
 GRACE = 60.0
-"""Seconds more than its own limit that a test has before its process is ended."""
+"""Seconds more than its own limit that a test has before its process is ended; twice as many for the end of the process."""
 
 _STDERR = pytest.StashKey[int]()
 _LIMIT = pytest.StashKey[Any]()
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The process has to end as well, which a thread that a test left may keep it from; one of several waits for the others."""
     if not is_debugging() and not hasattr(config, "workerinput"):
-        faulthandler.dump_traceback_later(GRACE, file=config.stash[_STDERR], exit=True)
+        faulthandler.dump_traceback_later(2 * GRACE, file=config.stash[_STDERR], exit=True)
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
