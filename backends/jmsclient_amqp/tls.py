@@ -24,6 +24,9 @@ _WANTS_CERTIFICATE: Final = (
     "TLSV13_ALERT_CERTIFICATE_REQUIRED", "TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED",
 )  # fmt: skip
+_NOT_STRICT: Final = range(80, 95)
+"""What only a strict check finds (OpenSSL's X509_V_ERR_…): Python 3.13 and later make one by default."""
+_STRICT_FIX: Final = "Python checks it strictly: it, or its authority's certificate, must be issued anew with what is missing"
 _UNKNOWN_AUTHORITY: Final = "nobody this machine trusts has signed it: name its authority with ?ca_file=FILE"
 
 
@@ -50,7 +53,8 @@ def encrypted(plain: socket.socket, settings: Settings, clock: Clock, deadline: 
     try:
         return context.wrap_socket(plain, server_hostname=settings.host)
     except ssl.SSLCertVerificationError as error:
-        fix = _CERTIFICATE_FIXES.get(error.verify_code, _UNKNOWN_AUTHORITY)
+        otherwise = _STRICT_FIX if error.verify_code in _NOT_STRICT else _UNKNOWN_AUTHORITY
+        fix = _CERTIFICATE_FIXES.get(error.verify_code, otherwise)
         raise ConfigurationError(f"{settings.peer}: its certificate is not accepted ({error.verify_message}); {fix}") from error
     except TimeoutError:
         raise RequestTimeoutError(
