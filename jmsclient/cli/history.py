@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,9 @@ def check(journals: tuple[str, ...], history_ttl: float, form: str) -> int:
     checking = Check(history_ttl=history_ttl)
     for name in journals:
         with open(name, encoding="utf-8", errors="replace") as file:
-            checking.read(file)
+            read = checking.read(file)
+        if not read and os.path.getsize(name):  # nothing would be found in it, and that would be taken for clean
+            raise ConfigurationError(f"{name!r} is no journal: not one of its lines can be read")
     report = checking.report()
     if form == "json":
         click.echo(json.dumps({**dataclasses.asdict(report), "clean": report.clean}, indent=2))

@@ -95,8 +95,8 @@ def show_parked(
 
 @in_doubt.command("decide")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@click.option("--new", "decision", flag_value="new", help="Nothing of it was done: have a worker run it.")
-@click.option("--duplicate", "decision", flag_value="duplicate", help="It was done: settle it, do not run it.")
+@click.option("--new", is_flag=True, help="Nothing of it was done: have a worker run it.")
+@click.option("--duplicate", is_flag=True, help="It was done: settle it, do not run it.")
 @click.option("--by", metavar="WHO", help="Who decides, kept with the message.  [default: the user that runs this]")
 @of_source
 @of_a_history
@@ -107,12 +107,14 @@ def decide_parked(
     source: str | None,
     *,
     ids: tuple[str, ...],
-    decision: str | None,
+    new: bool,
+    duplicate: bool,
     by: str | None,
 ) -> None:
     """Decide about parked messages. A worker of the trigger looks for decisions every 5 s and carries them out."""
-    if decision is None:
-        raise click.UsageError("say what it is: --new has it run, --duplicate has it settled")
+    if new == duplicate:
+        raise click.UsageError("say what it is, one of the two: --new has it run, --duplicate has it settled")
+    decision = "new" if new else "duplicate"
     who = by if by is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with _open(history, namespace) as store:
         found = [_find(store, trigger, source, id_) for id_ in ids]  # all or, where one cannot be found, none
@@ -148,7 +150,7 @@ def _open(url: str | None, namespace: str) -> DocumentHistory:
         raise ConfigurationError("in-doubt needs the worker's history: give --history, such as sqlite:history.db")
     scheme, _, path = url.partition(":")
     if scheme == "memory":
-        raise ConfigurationError(f"--history {url!r} lives in the worker's own process; only sqlite: and redis: can be looked into")
+        raise ConfigurationError(f"--history {url!r} lives in the worker's own process: only the worker can look into it")
     path = path.removeprefix("//")
     if scheme == "sqlite" and path and not Path(path).is_file():
         raise ConfigurationError(f"--history {url!r}: there is no file {path!r}; give the worker's history")

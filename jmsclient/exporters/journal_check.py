@@ -72,8 +72,9 @@ class Check:
         self._latest: dict[str, float] = {}  # by run, so that a clock that is set back changes no order
         self._closed: set[str] = set()
 
-    def read(self, lines: Iterable[str]) -> None:
-        """Those of one file."""
+    def read(self, lines: Iterable[str]) -> int:
+        """Those of one file. Returns how many of them are a journal's."""
+        before = len(self._lines)
         for text in lines:
             if not text.strip():
                 continue
@@ -88,6 +89,7 @@ class Check:
             if line.get("event") == CLOSED:
                 self._closed.add(run)
             self._lines.append((when, len(self._lines), line))
+        return len(self._lines) - before
 
     def report(self) -> Report:
         report = self._report

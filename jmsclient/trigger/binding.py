@@ -152,8 +152,9 @@ def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any
     convert = converter(hint)
     if convert is None:
         of = "list[…] of " if each in (_of_a_list, _of_a_set) else ""
+        has = "is not annotated" if annotation is None else f"is annotated {annotation!r}"
         raise ConfigurationError(
-            f"handler {_name(function)}: parameter {name!r} is annotated {annotation!r}; expected {of}Message, Delivery, "
+            f"handler {_name(function)}: parameter {name!r} {has}; expected {of}Message, Delivery, "
             "HistoryTransaction, str, bytes, dict, a dataclass, a msgspec Struct or a pydantic model"
         )
     return lambda message, _: convert(message.body)

@@ -80,3 +80,15 @@ def test_what_cannot_be_is_one_line_and_exit_code_two(
 def test_a_server_that_does_not_answer_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "stats", "--history", "redis://127.0.0.1:1/0"]) == 1
     assert "HistoryUnavailableError" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_journal_is_refused_and_not_called_clean(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """It would hide whatever the journal that was meant would show."""
+    journal, other, empty = tmp_path / "journal.jsonl", tmp_path / "history.db", tmp_path / "empty.jsonl"
+    journal.write_text('{"run": "a", "time": 1.0, "event": "journal_closed"}\n{"run": "a", "ti')
+    other.write_bytes(b"SQLite format 3\x00\xff\n{}\n")
+    empty.touch()
+    assert main(["history", "check", str(journal), str(other)]) == 2
+    assert "history.db' is no journal" in capsys.readouterr().err
+    assert main(["history", "check", str(journal), str(empty)]) == 0
+    assert "1 lines cannot be read" in capsys.readouterr().out

@@ -130,11 +130,13 @@ def test_decide_is_kept_with_who_and_when(parked: CommandLine) -> None:
     assert json.loads(shown.stdout)["decided_by"] == "ada"
 
 
-def test_decide_needs_to_be_told_what(parked: CommandLine) -> None:
-    done = parked("in-doubt", "decide", "order-[18]", *HISTORY)
-    assert done.returncode == 2
+@pytest.mark.parametrize("said", [(), ("--new", "--duplicate"), ("--duplicate", "--new")], ids=str)
+def test_decide_needs_to_be_told_one_of_the_two(parked: CommandLine, said: tuple[str, ...]) -> None:
+    done = parked("in-doubt", "decide", "order-[18]", *said, *HISTORY)
+    assert (done.returncode, done.stdout) == (2, "")
     assert "--new" in done.stderr
     assert "--duplicate" in done.stderr
+    assert parked("in-doubt", "list", "--decided", *HISTORY).stdout == "nothing decided waits\n"
 
 
 def test_decide_of_several_of_which_one_is_unknown_decides_none(parked: CommandLine) -> None:

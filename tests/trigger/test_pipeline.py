@@ -468,7 +468,7 @@ def test_bad_settings_are_refused_by_name(
 
 def test_bad_handlers_and_destinations_are_refused_when_declared(backend: ScriptedBackend) -> None:
     worker = Worker(backend.url)
-    with pytest.raises(ConfigurationError, match="annotated"):
+    with pytest.raises(ConfigurationError, match="parameter 'body' is not annotated; expected"):
 
         @worker.trigger(Q)
         def untyped(body) -> None: ...  # type: ignore[no-untyped-def]
