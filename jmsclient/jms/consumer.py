@@ -191,7 +191,7 @@ class MessageConsumer(Iterating):
             raise
         except BaseException:
             if not self._rest:
-                session.keeper.note(self._end_if_idle)
+                session.keeper.note(lambda: self._end_if_idle(immediate))
             raise
         return self._report()
 
@@ -254,8 +254,11 @@ class MessageConsumer(Iterating):
                 )
             pause.wait(LOOK_INTERVAL)
 
-    def _end_if_idle(self) -> None:
-        if self._session.calling is not self and not self._active:
+    def _end_if_idle(self, immediate: bool) -> None:
+        """A close was struck, perhaps before it began: its demand goes back too, for nobody may close it again."""
+        if self._before is None:
+            self._begin(immediate, self._bounded(None))
+        if self._session.calling is not self and not self._active and not self._rest:
             self._end()
 
     def _end(self) -> None:

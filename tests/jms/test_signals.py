@@ -16,7 +16,7 @@ from jmsclient import AcknowledgeMode, Connection, IllegalStateError, Session, c
 from jmsclient.events import subscribe
 from jmsclient.testing.scripted import ScriptedBackend
 
-from ..lightning import ENOUGH, GUARDED, SWALLOWED, Lightning, Season, lightning  # noqa: TID252  tests are no package that has a name
+from ..lightning import ENOUGH, GUARDED, SWALLOWED, Lightning, Season, Struck, lightning  # noqa: TID252  tests are no package that has a name
 
 pytestmark = GUARDED
 SECONDS = 2.0
@@ -95,7 +95,9 @@ class Supply:
 
 @SWALLOWED
 @pytest.mark.parametrize(("mode", "work", "prefetch"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, prefetch: int) -> None:
+def test_if40_nothing_is_stranded(
+    url: str, mode: AcknowledgeMode, work: Any, prefetch: int, wait_until: Callable[..., None]
+) -> None:
     """Every message was seen, is still on the queue, or (acknowledged in AUTO, struck before the return, then its consumer
     closed) is named by an event."""
     box = Box()
@@ -115,8 +117,7 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
                 strikes += 1
                 if strikes % 25 == 0:
                     close_struck(storm, consumer)
-                    counters = consumer.intake.counters
-                    assert counters.buffered == counters.held == 0
+                    wait_until(lambda: emptied(consumer))  # noqa: B023  the keeper may be at it still
                     consumer = session.create_consumer("Q", prefetch=prefetch)
             if mode is AcknowledgeMode.CLIENT:
                 session.acknowledge()
@@ -129,6 +130,11 @@ def test_if40_nothing_is_stranded(url: str, mode: AcknowledgeMode, work: Any, pr
         unsubscribe()
         missing = [text for text, name in supply.sent.items() if not (box.seen[text] or text in rest or name in struck)]
         assert missing == []
+
+
+def emptied(consumer: Any) -> bool:
+    counters = consumer.intake.counters
+    return bool(counters.buffered == counters.held == 0)
 
 
 def close_struck(storm: Lightning, target: Any) -> None:
@@ -214,6 +220,30 @@ def texts_of(connection: Connection, queue: str) -> list[str | None]:
         while (message := last.receive(0.5)) is not None:
             found.append(message.text)
     return found
+
+
+def test_if40_a_close_that_is_struck_before_it_begins_ends_with_its_demand(
+    connection: Connection, other: Connection, put: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody closes it again, and its receiver stays for what is not acknowledged: what comes then is for others."""
+    put("a", "b")
+    session = connection.create_session(AcknowledgeMode.CLIENT)
+    consumer = session.create_consumer("Q", prefetch=10)
+    assert consumer.receive(10) is not None
+
+    def struck(*_: object) -> None:
+        raise Struck
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "close_on_keeper", struck)
+        with pytest.raises(Struck):
+            consumer.close()
+    connection.keeper.call(lambda: None)
+    assert consumer.closed
+    assert emptied(consumer)
+    put("c")
+    found = [message and message.text for message in map(other.create_session().create_consumer("Q").receive, (10, 10, 0))]
+    assert found == ["b", "c", None]
 
 
 @SWALLOWED
