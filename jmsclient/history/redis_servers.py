@@ -107,13 +107,16 @@ class Cluster(Servers):
     def _current(self) -> Any:
         with self._lock:
             if self._client is None:
-                node = cast(Any, ClusterNode)  # redis-py leaves it without types
-                nodes = [node(host, port) for host, port in self._address.hosts]
-                self._client = RedisCluster(startup_nodes=nodes, **self._address.settings)
+                self._client = self._asked_for()
             elif self._stale:
                 self._client.nodes_manager.initialize()
             self._stale = False
             return self._client
+
+    def _asked_for(self) -> Any:
+        node = cast(Any, ClusterNode)  # redis-py leaves it without types
+        nodes = [node(host, port) for host, port in self._address.hosts]
+        return RedisCluster(startup_nodes=nodes, **self._address.settings)
 
 
 def open_servers(address: Address) -> Servers:
