@@ -68,11 +68,12 @@ def everything(history: RedisHistory) -> None:
 def certificates(tmp_path: Path) -> Path:
     """An authority, and a server certificate for 127.0.0.1."""
     steps = (
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority",
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=authority "
+        "-addext keyUsage=critical,keyCertSign,cRLSign",  # as Python 3.13 wants it
         "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=server",
         "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile names",
     )
-    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1")
+    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
     for step in steps:
         subprocess.run(["openssl", *step.split()], cwd=tmp_path, check=True, capture_output=True)
     return tmp_path
