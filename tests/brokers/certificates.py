@@ -20,8 +20,10 @@ def make_certificates(folder: Path, user: str) -> Path:
         subprocess.run(words, cwd=folder, check=True, capture_output=True, timeout=100)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    run(openssl, "req", "-x509", *key, "-days", "30", "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.pem")
-    (folder / "names.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n", encoding="ascii")
+    signs = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # as Python 3.13 wants it of an authority
+    run(openssl, "req", "-x509", *key, *signs, "-days", "30", "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.pem")
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+    (folder / "names.ext").write_text(names, encoding="ascii")
     for name, subject in (("server", "localhost"), ("client", user)):
         run(openssl, "req", *key, "-subj", f"/CN={subject}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         run(
