@@ -18,7 +18,7 @@ from jmsclient.history import sql_tables as tables
 from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, HistoryTransaction, ParkedMessage, stored_id
 from jmsclient.history.entries import Command, Complete, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.rows import Key, from_row, parked_of, to_row
-from jmsclient.history.sql_source import open_source, run, unavailable
+from jmsclient.history.sql_source import check_mark, mark, open_source, run, unavailable
 from jmsclient.history.sql_watchdog import Watchdog
 from jmsclient.history.sqlite_file import BootClock
 from jmsclient.history.sweeper import Sweeper
@@ -111,7 +111,11 @@ class SqlHistory(DocumentHistory):
         self._prepare()
         self._check_open()
         with self._source.transaction() as connection:
+            with unavailable(connection):
+                mark(connection)
             yield HistoryTransaction(connection)
+            with unavailable(connection):
+                check_mark(connection)
             if completion is not None:
                 with unavailable(connection):
                     self._complete(connection, completion)

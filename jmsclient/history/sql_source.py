@@ -15,10 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jmsclient.errors import ConfigurationError, HistoryUnavailableError
+from jmsclient.errors import ConfigurationError, HistoryUnavailableError, IllegalStateError
 
 DRIVERS = {"sqlite3": "sqlite", "psycopg": "postgresql", "psycopg2": "postgresql"}
 EXPECTED = "a SQLAlchemy Engine, or a function that makes a connection of sqlite3 or psycopg"
+
+
+MARK = "jmsclient_handler"
+NO_SAVEPOINT = ("3B001", "25P01")
+"""What PostgreSQL says where there is none of that name, or no transaction."""
 
 
 class Result:
@@ -205,6 +210,27 @@ def begin_sqlite(connection: Any, wait: float | None, writes: bool) -> None:
     if raw.in_transaction:  # begun by the driver itself, and nothing was done in it yet
         raw.execute("COMMIT")
     raw.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def mark(connection: Any) -> None:
+    """So that `check_mark` can tell whether it is still this transaction: it would look the same if it had ended and the driver had
+    begun another."""
+    run(connection, f"SAVEPOINT {MARK}")
+
+
+def check_mark(connection: Any) -> None:
+    """Raises IllegalStateError where the transaction that `mark` was called in has ended."""
+    try:
+        run(connection, f"RELEASE SAVEPOINT {MARK}")
+    except errors_of(connection) as error:
+        raw = getattr(error, "orig", None) or error
+        code = getattr(raw, "sqlstate", None) or getattr(raw, "pgcode", None)
+        if code in NO_SAVEPOINT or "no such savepoint" in str(raw):
+            raise IllegalStateError(
+                "the handler committed or rolled back the history's transaction, so that it could not be recorded together with "
+                "what the handler did: to have all of it rolled back, raise"
+            ) from error
+        raise
 
 
 @contextmanager

@@ -260,6 +260,60 @@ def test_tr36_a_handler_takes_the_transaction_by_annotation(backend: ScriptedBac
     assert [content.body() for content in backend.waiting("queue:///bills")] == ["one", "two"]
 
 
+@pytest.mark.parametrize("how", ["commit", "rollback"])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_tr36_a_handler_that_ends_the_transaction_has_failed(
+    backend: ScriptedBackend, source: Any, history: SqlHistory, events: list[Event], how: str, goes_on: bool
+) -> None:
+    """Called completed, what it rolled back would be lost without a word."""
+    name = uuid4().hex
+    worker = Worker(backend.url, history=history)
+    ran: list[str] = []
+
+    @worker.trigger(Q, error_destination="queue:///errors")
+    def book(body: str, transaction: HistoryTransaction) -> None:
+        ran.append(body)
+        note(transaction.connection, name)
+        if getattr(transaction.connection, "isolation_level", "") is None:  # sqlite3's, whose commit() then does nothing
+            run(transaction.connection, how)
+        else:
+            getattr(transaction.connection, how)()
+        if goes_on:
+            note(transaction.connection, f"{name}/more")
+
+    with worker:
+        (id_,) = backend.deliver(Q, "one")
+        until(lambda: verbs(backend) == [Verb.ACCEPT])
+    assert ran == ["one"]
+    (failed,) = (event for event in events if event.name == "handler_failed")
+    assert failed.fields["error_type"] == "IllegalStateError"
+    assert len(backend.waiting("queue:///errors")) == 1
+    entry = history.lookup(Q, id_)
+    assert entry is not None
+    assert (entry.state, entry.outcome) == (State.COMPLETED, "failed")
+    assert effects(source, name) == (how == "commit")
+
+
+def test_tr36_a_handler_may_have_savepoints(backend: ScriptedBackend, source: Any, history: SqlHistory) -> None:
+    name = uuid4().hex
+    worker = Worker(backend.url, history=history)
+
+    @worker.trigger(Q)
+    def book(body: str, transaction: HistoryTransaction) -> None:
+        note(transaction.connection, name)
+        run(transaction.connection, "SAVEPOINT mine")
+        note(transaction.connection, f"{name}/not")
+        run(transaction.connection, "ROLLBACK TO SAVEPOINT mine")
+
+    with worker:
+        (id_,) = backend.deliver(Q, "one")
+        until(lambda: verbs(backend) == [Verb.ACCEPT])
+    entry = history.lookup(Q, id_)
+    assert entry is not None
+    assert (entry.state, entry.outcome) == (State.COMPLETED, "done")
+    assert (effects(source, name), effects(source, f"{name}/not")) == (1, 0)
+
+
 def test_tr36_an_abandoned_message_is_new(backend: ScriptedBackend, source: Any, history: SqlHistory, events: list[Event]) -> None:
     name = uuid4().hex
     worker = Worker(backend.url, history=history)
