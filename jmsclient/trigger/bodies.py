@@ -11,13 +11,25 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from jmsclient.errors import ConfigurationError, MessageFormatError
 
 Convert = Callable[[Any], Any]
+
+WRITTEN: dict[Any, Callable[[str], Any]] = {
+    date: date.fromisoformat,
+    datetime: datetime.fromisoformat,
+    time: time.fromisoformat,
+    Decimal: Decimal,
+    UUID: UUID,
+}
+"""Types that JSON and a MAP can hold as text only, and how it is read."""
 
 
 class _MisfitError(Exception):
@@ -59,11 +71,13 @@ def _plain(body: Any, wanted: type) -> Any:
     if isinstance(body, str | bytes) and wanted is dict:
         try:
             value = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:  # the latter of one that is nested too deeply
             raise MessageFormatError(f"the body is no JSON object: {error}") from error
         if isinstance(value, dict):
             return value
-        raise MessageFormatError(f"the body is a JSON {_name(type(value))}; the handler takes an object")
+        raise MessageFormatError(
+            f"the body is a JSON {'null' if value is None else type(value).__name__}; the handler takes an object"
+        )
     raise MessageFormatError(f"the body is a {_name(type(body))}; the handler takes {wanted.__name__}")
 
 
@@ -122,6 +136,8 @@ def _fit(hint: Any, planned: dict[Any, Convert]) -> Convert:
         return _choice(inside)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enumerated(hint)
+    if isinstance(hint, type) and hint in WRITTEN:
+        return _written(hint, WRITTEN[hint])
     if hint is Any or not isinstance(hint, type):
         return lambda value: value  # what cannot be looked into is not checked
     return _instance(hint)
@@ -185,6 +201,22 @@ def _instance(wanted: type) -> Convert:
         if wanted is float and isinstance(value, int) and not isinstance(value, bool):
             return float(value)
         raise _misfit(value, wanted.__name__)
+
+    return fits
+
+
+def _written(wanted: type, read: Callable[[str], Any]) -> Convert:
+    def fits(value: Any) -> Any:
+        if isinstance(value, wanted):
+            return value
+        if wanted is Decimal and isinstance(value, int) and not isinstance(value, bool):
+            return Decimal(value)
+        if not isinstance(value, str):
+            raise _misfit(value, f"{wanted.__name__} as text")
+        try:
+            return read(value)
+        except (ValueError, ArithmeticError):
+            raise _MisfitError(f"is no {wanted.__name__}") from None  # its text has the value in it
 
     return fits
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal
+from uuid import UUID
 
 import msgspec
 import pydantic
@@ -116,6 +119,27 @@ def test_a_dataclass_is_made_with_what_is_in_it() -> None:
     assert taking(Order)({"id": 3}) == Order(id=3)  # a MAP message
 
 
+@dataclasses.dataclass
+class Bill:
+    """Of what JSON has as text only."""
+
+    id: UUID
+    when: datetime
+    day: date | None = None
+    at: time = time(12)
+    amount: Decimal = Decimal(0)
+
+
+BILL = {"id": "12345678-1234-5678-1234-567812345678", "when": "2026-01-31T10:20:30+01:00"}
+
+
+def test_dates_times_decimals_and_uuids_are_read_from_text() -> None:
+    bill = taking(Bill)(json.dumps({**BILL, "day": "2026-02-01", "at": "08:30", "amount": "1.10"}))
+    when = datetime(2026, 1, 31, 10, 20, 30, tzinfo=timezone(timedelta(hours=1)))
+    assert bill == Bill(UUID(BILL["id"]), when, date(2026, 2, 1), time(8, 30), Decimal("1.10"))
+    assert taking(Bill)({**BILL, "amount": 7}).amount == Decimal(7)  # a MAP message
+
+
 @pytest.mark.parametrize("kind", [StructOrder, ModelOrder])
 def test_a_struct_and_a_model_are_made_by_their_libraries(kind: Any) -> None:
     order = taking(kind)('{"id": 1, "lines": [{"article": "tea"}]}')
@@ -132,6 +156,15 @@ def test_a_struct_and_a_model_are_made_by_their_libraries(kind: Any) -> None:
         (str, None, "the body is a None; the handler takes str"),
         (dict, SECRET, "the body is no JSON object"),
         (dict, f'["{SECRET}"]', "the body is a JSON list; the handler takes an object"),
+        (dict, "null", "the body is a JSON null; the handler takes an object"),
+        pytest.param(Order, "[" * 100_000, "the body is no JSON object: maximum recursion depth exceeded", id="nested too deeply"),
+        (Bill, {**BILL, "id": SECRET}, "field 'id' of Bill is no UUID"),
+        (Bill, {**BILL, "when": SECRET}, "field 'when' of Bill is no datetime"),
+        (Bill, {**BILL, "when": 1767225600}, "field 'when' of Bill is a int, expected datetime as text"),
+        (Bill, {**BILL, "day": SECRET}, "field 'day' of Bill is a str, expected date or None"),
+        (Bill, {**BILL, "at": SECRET}, "field 'at' of Bill is no time"),
+        (Bill, {**BILL, "amount": SECRET}, "field 'amount' of Bill is no Decimal"),
+        (Bill, {**BILL, "amount": 1.1}, "field 'amount' of Bill is a float, expected Decimal as text"),
         (dict[str, int], {"a": SECRET}, "field 'a' is a str, expected int"),
         (Order, SECRET.encode(), "the body is no JSON object"),
         (Order, {}, "field 'id' of Order is missing"),
