@@ -177,7 +177,9 @@ class RedisHistory(DocumentHistory):
             found: list[Reply] = [KNOWN] * len(commands)  # each is replaced: its position is in one part
             for place, part, answers in zip(places, parts, self._call(calls.answers), strict=True):
                 each = iter(answers)
-                clock = self._clock(part, next(each))
+                now, mark = next(each)
+                self._loss.noticed(part.mark, mark)
+                clock = int(now)
                 for position, answer in zip(place, each, strict=True):
                     found[position] = reply_of(answer, clock, commands[position])
             return found
@@ -198,12 +200,6 @@ class RedisHistory(DocumentHistory):
         if self._eviction.due:
             self._eviction.look()
         return self._scripts.send(parts)
-
-    def _clock(self, part: ScriptCall, answer: Any) -> int:
-        """The server's time, and what it says of its mark."""
-        now, mark = answer
-        self._loss.noticed(part.mark, mark)
-        return int(now)
 
     def _refusal(self) -> str | None:
         for pool in self._servers.pools():

@@ -22,6 +22,9 @@ SHOWN = ("s", "t", "f", "l", "a", "c", "u", "o", "r", "w", "h", "n", "v", "k", "
 COPY = ("p", "r", "d", "n", "w", "a", "e", "k", "q", "z", "s", "l")
 
 
+MARK = f"{PREFIX}:mark"
+
+
 class Keys:
     """The keys of one namespace. `slotted`: for a cluster, where the mark and the set of triggers are kept once a trigger, in the
     slot of its entries, because one script call reaches one slot only."""
@@ -48,7 +51,7 @@ class Keys:
         return _index(self._namespace, trigger)
 
     def mark(self, trigger: str) -> str:
-        return f"{PREFIX}:mark:{self.tag(trigger)}" if self._slotted else f"{PREFIX}:mark"
+        return f"{PREFIX}:mark:{self.tag(trigger)}" if self._slotted else MARK
 
     def triggers(self, trigger: str) -> str:
         return f"{PREFIX}:triggers:{self.tag(trigger)}" if self._slotted else self.all_triggers
@@ -285,20 +288,20 @@ class ScriptCall:
             tokens.append(command.token)
             entries.append(prefix + command.id.encode("utf-8", "surrogatepass"))
 
-    @property
-    def arguments(self) -> list[str | bytes | int]:
-        """The settings, each after how many it has; then the runs: which setting, how many tokens, and they."""
-        found: list[str | bytes | int] = [len(self._settings)]
-        for setting in self._settings:
+    def question(self, verb: str, script: str | bytes, run_id: str, *, touch: bool) -> tuple[Any, ...]:
+        """The call. After its keys come the number of indexes among them, `run_id`, and `touch`: to write in any case, so that a
+        WAIT after it covers what was read; then the settings, each after how many it has; then the runs: which setting, how many
+        tokens, and they."""
+        triggers, entries, settings = self._triggers, self._entries, self._settings
+        found: list[Any] = [verb, script, 2 + len(triggers) + len(entries), self.triggers_key, self.mark]
+        for trigger in triggers:
+            found.append(self._keys.index(trigger))  # noqa: PERF401  a comprehension costs more, once a group
+        found += entries
+        found += (len(triggers), run_id, int(touch), len(settings))
+        for setting in settings:
             found.append(len(setting))
             found += setting
         for number, tokens in self._runs:
             found += (number, len(tokens))
             found += tokens
-        return found
-
-    def keys_and_head(self, run_id: str, touch: bool) -> tuple[Any, ...]:
-        """What comes before the arguments; `touch`: to write in any case, so that a WAIT after it covers what was read."""
-        indexes = [self._keys.index(trigger) for trigger in self._triggers]
-        number = 2 + len(indexes) + len(self._entries)
-        return (number, self.triggers_key, self.mark, *indexes, *self._entries, len(indexes), run_id, int(touch))
+        return tuple(found)

@@ -52,13 +52,11 @@ class Scripts:
 
     def questions(self, verb: str, script: str | bytes, part: ScriptCall, connection: Any) -> list[Question]:
         """The script, and what has to be asked on the same connection after it."""
-        server = self.connections.server(connection)
-        refusal = self.confirming.refusal(server)
+        server, confirmed = self.connections.server(connection), self.confirming.questions
+        refusal = self.confirming.refusal(server) if confirmed else None
         if refusal is not None:
             raise HistoryUnavailableError(refusal)
-        confirmed = self.confirming.questions
-        call = (verb, script, *part.keys_and_head(server.get("run_id", ""), bool(confirmed)), *part.arguments)
-        return [call, *confirmed]
+        return [part.question(verb, script, server.get("run_id", ""), touch=bool(confirmed)), *confirmed]
 
 
 class Calls:
