@@ -29,13 +29,11 @@ _DEFINE = "INSERT OR REPLACE INTO queues VALUES (?, ?)"
 _UNDEFINE = "DELETE FROM queues WHERE name = ?"
 
 
-def _insertion(size: int) -> str:
-    """Of so many rows of one place."""
-    values = ", ".join(f"(?{at}, ?1, ?2, ?{at + 1}, ?{at + 2}, ?3, ?4, ?{at + 3})" for at in range(5, 5 + 4 * size, 4))
-    return f"INSERT INTO messages VALUES {values}"  # noqa: S608  numbers of parameters
-
-
-_INSERT = {size: _insertion(size) for size in (64, 8, 1)}
+_INSERT = {
+    size: f"INSERT INTO messages VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * size)}"  # noqa: S608  nothing but parameters
+    for size in (64, 8, 1)
+}
+"""Of so many rows. What they have in common is given for each: a number in a `?` is refused for a sequence from Python 3.14 on."""
 
 
 @dataclass(slots=True)
@@ -81,10 +79,12 @@ class Changes:
 
 
 def _insertions(place: Place, inserted: list[Row]) -> Iterator[Statement]:
+    queue, count, destination, priority = place
     at = 0
     for size, statement in _INSERT.items():
         while at + size <= len(inserted):
-            yield statement, (*place, *chain.from_iterable(inserted[at : at + size]))
+            rows = [(one[0], queue, count, one[1], one[2], destination, priority, one[3]) for one in inserted[at : at + size]]
+            yield statement, tuple(chain.from_iterable(rows))
             at += size
 
 

@@ -141,7 +141,7 @@ class Store:
                 for statement, values in todo:
                     run.execute(statement, values)
                 run.execute("COMMIT")
-        except (sqlite3.Error, OverflowError) as error:
+        except Exception as error:  # whatever it is: the store's thread goes on, and whoever waits hears of it
             if run.in_transaction:
                 run.execute("ROLLBACK")
             raise StoreError(f"store {str(self.path)!r} could not be written: {error}; nothing of the batch is stored") from error

@@ -10,6 +10,7 @@ import pytest
 from jmsclient import AcknowledgeMode
 from jmsclient import connect as connect_public
 from jmsclient.errors import SendError, StoreError
+from jmsclient_embedded.changes import Changes, Statement
 from jmsclient_embedded.store import Store
 
 from .conftest import Client, Connect, until
@@ -99,6 +100,21 @@ def test_what_was_refused_can_be_sent_again(client: Client, disk: pytest.MonkeyP
             client.send("b")
     assert client.stats().messages_received == 1
     assert client.numbers() == (1, 0)
+    disk.undo()
+    client.send("b")
+    until(lambda: client.bodies() == ["a", "b"])
+
+
+def test_a_fault_that_nobody_thought_of_fails_the_batch_and_the_store_goes_on(client: Client, disk: pytest.MonkeyPatch) -> None:
+    """It ended the store's thread, and whoever sent waited for the whole confirmation time-out: so it was with `-W error`."""
+
+    def statements(changes: Changes) -> list[Statement]:
+        raise DeprecationWarning("as with -W error")
+
+    client.send("a")
+    disk.setattr(Changes, "statements", statements)
+    with pytest.raises(SendError, match="as with -W error"):
+        client.send("b")
     disk.undo()
     client.send("b")
     until(lambda: client.bodies() == ["a", "b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -196,6 +197,15 @@ def test_a_batch_that_is_one_statement_is_one_and_any_other_says_in_which_order(
     both = changed(73)
     both.deletes, both.counts, both.definitions = [5, 9], {7: 1}, {"q": {"a": 1}, "r": None}
     assert [sql.split()[0] for sql, _ in both.statements()] == ["INSERT"] * 3 + ["UPDATE", "DELETE", "DELETE", "INSERT", "DELETE"]
+
+
+def test_no_parameter_has_a_number() -> None:
+    """Python 3.12 and 3.13 warn of each where a sequence is given, and from 3.14 on it is refused."""
+    both = changed(73)
+    both.deletes, both.counts, both.definitions = [5, 9], {7: 1}, {"q": {"a": 1}, "r": None}
+    for sql, values in both.statements():
+        assert re.findall(r"\?\w|:\w|@\w", sql) == []
+        assert sql.count("?") == len(values)
 
 
 @pytest.mark.parametrize("number", [1, 64, 65])
