@@ -200,7 +200,7 @@ def test_a_batch_that_is_one_statement_is_one_and_any_other_says_in_which_order(
 
 
 def test_no_parameter_has_a_number() -> None:
-    """Python 3.12 and 3.13 warn of each where a sequence is given, and from 3.14 on it is refused."""
+    """Python 3.12.0 to 3.12.3 warn of each where a sequence is given: six times the cost of the row."""
     both = changed(73)
     both.deletes, both.counts, both.definitions = [5, 9], {7: 1}, {"q": {"a": 1}, "r": None}
     for sql, values in both.statements():
