@@ -33,7 +33,7 @@ _INSERT = {
     size: f"INSERT INTO messages VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * size)}"  # noqa: S608  nothing but parameters
     for size in (64, 8, 1)
 }
-"""Of so many rows. What they have in common is given for each: Python 3.12.0 to 3.12.3 warn of a number in a `?`, which costs more."""
+"""Of so many rows. What they have in common is given for each: Python 3.12.0 to 3.12.3 warn of a number in a `?`, at a cost."""
 
 
 @dataclass(slots=True)
