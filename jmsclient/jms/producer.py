@@ -224,25 +224,17 @@ class MessageProducer:
 
     def _begin(self, sending: Sending, made: Sequence[PlainContent], under_way: int) -> Begun | None:
         """As `Sender.begin`; None where that would be too much at once."""
-        session = self._session
-        me = get_ident()
         if self.closed:
             raise IllegalStateError("this producer is closed")
-        if session.closed or self._connection.failure is not None:
-            session.check_alive()
-        if session.inside:
-            raise session.busy_error()
-        session.inside = me
-        try:
-            if session.owner:
-                session.check_owner(me)
+
+        def begin() -> Begun | None:
             sender = self._senders.get(sending.address)
             most = 0 if sender is None else sender.most_ahead
             if sender is None or not most or under_way + sum([content.size for content in made]) > most:
                 return None
             return sender.begin(made)
-        finally:
-            session.inside = 0
+
+        return self._session.run_inside(begin)
 
     def _finish(self, begun: Begun) -> Sequence[Receipt]:
         """As `Begun.finish`, whatever was closed meanwhile and whoever else is inside: it is to be told what became of it."""
