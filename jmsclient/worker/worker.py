@@ -63,6 +63,14 @@ class StopReport:
         ]
 
 
+class Triggers(dict[str, RunningTrigger]):
+    """Those that run, by name; empty where the worker does not run."""
+
+    def __missing__(self, name: str) -> RunningTrigger:
+        there = f"there are {', '.join(map(repr, self))}" if self else "the worker does not run"
+        raise KeyError(f"no trigger is called {name!r}: {there}; a trigger without a name= is called as its destination")
+
+
 class Worker(Declaring):
     """Trigger-based processors on one connection.
 
@@ -87,7 +95,7 @@ class Worker(Declaring):
         self.name = name or "default"
         self.grace = grace
         self.options = options or WorkerOptions()
-        self.triggers: dict[str, RunningTrigger] = {}
+        self.triggers = Triggers()
         self._history = history
         self._lifespan = lifespan
         self._clock: Clock = SYSTEM_CLOCK
@@ -272,7 +280,7 @@ class Worker(Declaring):
         reports = tuple(one.join() for one in running)
         self._stand_in.stop()
         errors = tuple(error for one in running if (error := one.error) is not None)
-        self.triggers = {}
+        self.triggers = Triggers()
         if self._living is not None:
             living, self._living = self._living, None
             living.__exit__(None, None, None)

@@ -145,3 +145,11 @@ def test_a_stop_waits_for_nobody_who_is_connected(backend: ScriptedBackend, cont
         worker.stop(60.0)
         assert time.monotonic() - begun < 30.0
     until(lambda: not any(thread.name == "jmsclient-control" for thread in set(threading.enumerate()) - before))
+
+
+def test_a_trigger_that_is_not_there_is_refused_with_those_that_are(backend: ScriptedBackend, control: Path) -> None:
+    worker = worker_on(backend, control)
+    with pytest.raises(KeyError, match="the worker does not run"):
+        worker.triggers[Q]
+    with worker, pytest.raises(KeyError, match=r"'orders': there are 'queue:///orders', 'bill'"):
+        worker.triggers["orders"]
