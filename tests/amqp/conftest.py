@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import jmsclient
+from jmsclient import events
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.destination import Queue
 from jmsclient.message import MessageKind, PlainContent
@@ -24,6 +25,15 @@ from .peer import Peer
 
 QUEUE = Queue("q")
 PATIENCE = 20.0
+
+
+@pytest.fixture
+def heard() -> Iterator[list[events.Event]]:
+    """Every event of the test."""
+    found: list[events.Event] = []
+    end = events.subscribe(found.append)
+    yield found
+    end()
 
 
 @pytest.fixture(params=["artemis", "broker_j", "classic", "rabbitmq"], scope="module")

@@ -256,14 +256,6 @@ def test_a_durable_subscription_is_not_ended_with_its_link(silent: Peer, connect
 # -- as an application sees it ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def heard() -> Iterator[list[events.Event]]:
-    found: list[events.Event] = []
-    end = events.subscribe(found.append)
-    yield found
-    end()
-
-
 @contextmanager
 def connected(peer: Peer, clock: ManualClock, query: str = "") -> Iterator[Connection]:
     places = parse_places(f"{peer.url}?idle_timeout=0&initial_reconnect_delay=0.01{query}", clock=clock)

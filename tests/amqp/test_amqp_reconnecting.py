@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,6 @@ HANDLER_TIME = 0.2
 @pytest.fixture
 def queue() -> str:
     return f"live.{secrets.token_hex(6)}"
-
-
-@pytest.fixture
-def heard() -> Iterator[list[events.Event]]:
-    found: list[events.Event] = []
-    end = events.subscribe(found.append)
-    yield found
-    end()
 
 
 def until(condition: Callable[[], object], patience: float = PATIENCE) -> None:
