@@ -214,7 +214,8 @@ class Intake:
             raise
 
     def drain(self, deadline: float | None) -> bool:
-        """Take all demand back, having received what was on its way (IF-18); then ask for the window again where there is one.
+        """Take all demand back, having received what was on its way (IF-18); then ask for the window again where there is one,
+        however this ended.
 
         False where the provider cannot drain; what was granted then stays granted. Raises RequestTimeoutError, and
         ConnectionLostError where the link is not tried again. For one thread at a time.
@@ -238,8 +239,7 @@ class Intake:
         finally:
             with self._lock:
                 self._draining -= 1
-        if self.buffer.window:
-            self.top_up()
+            self.top_up()  # late too: nothing was asked for meanwhile, not even of a link that took its place
         return True
 
     def _drained(self, receiver: Receiver) -> None:

@@ -80,9 +80,15 @@ class Link:
     name: str
     receives: bool
     """Its client receives: we send to it."""
-    credit: int = 0
+    limit: int = 0
+    """So many may be sent in all."""
     sent: int = 0
     settled: bool = False
+
+    @property
+    def credit(self) -> int:
+        """Worked out anew: one thread may hear of credit while another sends."""
+        return self.limit - self.sent
 
 
 @dataclass
@@ -108,7 +114,6 @@ class Conversation:
         if first:
             self.delivered += 1
             link.sent += 1
-            link.credit -= 1
         number = self.delivered - 1
         self.send(
             link.channel, TRANSFER, uint(link.handle), uint(number) if first else NULL,
@@ -151,7 +156,7 @@ class Peer:
     is what it says in its open frame."""
 
     def __init__(self, *, mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS"), idle_timeout: int | None = None) -> None:
-        self.on: dict[int, Callable[[Conversation, Frame], None]] = {}
+        self.on: dict[int, Callable[[Conversation, Frame], object]] = {}
         self.mechanisms = mechanisms
         self.idle_timeout = idle_timeout
         self.product = "scripted-peer"
@@ -305,15 +310,20 @@ def grant(conversation: Conversation, link: Link, credit: int) -> None:
     )
 
 
-def flow(conversation: Conversation, frame: Frame) -> None:
-    """Note the credit; a drain is answered at once: there is nothing."""
+def credited(conversation: Conversation, frame: Frame) -> Link | None:
+    """Note the credit, and answer nothing; which link it is for. A first drain may come with the first credit, in one frame."""
     link = conversation.links.get((frame.channel, frame[4])) if frame[4] is not None else None
     if link is None or not link.receives:
-        return
-    link.credit = (frame[5] or 0) + (frame[6] or 0) - link.sent
-    if frame[8]:
-        link.sent += link.credit
-        link.credit = 0
+        return None
+    link.limit = (frame[5] or 0) + (frame[6] or 0)
+    return link
+
+
+def flow(conversation: Conversation, frame: Frame) -> None:
+    """Note the credit; a drain is answered at once: there is nothing."""
+    link = credited(conversation, frame)
+    if link is not None and frame[8]:
+        link.sent = link.limit
         conversation.send(
             link.channel, FLOW, uint(0), uint(2048), uint(conversation.delivered), uint(2048), uint(link.handle),
             uint(link.sent), uint(0), uint(0), TRUE,

@@ -53,7 +53,7 @@ class Flood:
         if link is None:
             return
         assert frame[6] < 1 << 20, "a credit below zero went out as a very large one"
-        link.credit = frame[5] + frame[6] - link.sent
+        link.limit = frame[5] + frame[6]
         bytes_before = sum(self._sizes[: self.sent])
         while link.credit > 0 and self._room > 0 and self.sent < len(self._sizes):
             self._send(conversation, link, self._sizes[self.sent])
@@ -65,7 +65,6 @@ class Flood:
         """One message in as many frames as it needs; the last of a stretch may overdraw the window of the session by a message."""
         number, self.sent = self.sent, self.sent + 1
         link.sent += 1
-        link.credit -= 1
         body = described(0x77, text(f"{number}:" + "x" * size))
         parts = [body[start : start + FRAME - 256] for start in range(0, len(body), FRAME - 256)]
         for index, part in enumerate(parts):

@@ -19,6 +19,10 @@ def bodies(arrivals: list[Arrival]) -> list[Any]:
     return [arrival.content.body() for arrival in arrivals]
 
 
+def no_answer(*_: Any) -> None:
+    raise RequestTimeoutError("no answer")
+
+
 def balanced(intake: Intake) -> bool:
     """RA-26: the equation."""
     c = intake.counters
@@ -194,11 +198,7 @@ def test_close_goes_on_when_the_provider_does_not_answer(receiver: Any, attached
     intake = attached()
     intake.start()
     receiver.put()
-
-    def silent(deadline: float | None) -> None:
-        raise RequestTimeoutError("no answer")
-
-    receiver.drain = silent
+    receiver.drain = no_answer
     assert intake.close(0.0) == CloseReport(released=1)
     assert receiver.closed
 
@@ -219,6 +219,48 @@ def test_if18_drain_takes_demand_back_and_asks_again_only_with_a_window(receiver
     assert intake.drain(None)
     assert receiver.requests == [5, 5]
     assert receiver.demand == 5
+
+
+def test_if18_a_drain_that_is_late_asks_the_link_that_came_meanwhile(receiver: Any) -> None:
+    """Nobody else would before the next receive, and a listener has none."""
+    kind = type(receiver)
+    old, new = kind(), kind()
+
+    class Lasting(kind):  # type: ignore[misc, valid-type]
+        present: Any = old
+
+    lasting = Lasting()
+    intake = Intake(window=5, clock=ManualClock(), on_arrival=lambda: None)
+    intake.attach(lasting)
+    intake.start()
+
+    def outlive(deadline: float | None) -> None:
+        lasting.present = new
+        intake.renewed()
+        assert new.requests == []
+        no_answer()
+
+    old.drain = outlive
+    with pytest.raises(RequestTimeoutError):
+        intake.drain(None)
+    assert (old.requests, new.requests, intake.counters.granted, intake.unsure) == ([5], [5], 5, False)
+
+
+def test_if18_a_drain_that_is_late_asks_for_what_was_taken_meanwhile(receiver: Any, attached: Attached) -> None:
+    intake = attached(window=4)
+    intake.start()
+    for _ in range(4):
+        receiver.put()
+
+    def slow(deadline: float | None) -> None:
+        intake.take(4)
+        assert receiver.requests == [4]
+        no_answer()
+
+    receiver.drain = slow
+    with pytest.raises(RequestTimeoutError):
+        intake.drain(None)
+    assert (receiver.requests, intake.unsure) == ([4, 4], True)
 
 
 def test_if16_without_a_window_demand_exists_only_when_wanted(receiver: Any, attached: Attached) -> None:
