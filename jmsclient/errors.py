@@ -167,9 +167,29 @@ class StoreFormatError(StoreError):
 class TransientError(JmsClientError):
     """Raise it in a handler or resolver to say: the same work may succeed later. `retry_after` in seconds."""
 
+    retry_after: float | None = None  # of an application's own kind that does not call this constructor
+
     def __init__(self, text: str = "", retry_after: float | None = None) -> None:
         super().__init__(text, retry_after)
         self.retry_after = retry_after
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return str(self.args[0]) if self.args else ""
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+LONGEST_TEXT = 2000
+
+
+def in_words(error: BaseException, longest: int = LONGEST_TEXT) -> str:
+    """What an application's exception says, as one line that any log and any header can carry; cut after so many characters. Never
+    raises, whatever its `__str__` does."""
+    try:
+        text = str(error)
+    except BaseException as failure:  # noqa: BLE001  the application's own code, and its exception has to be told all the same
+        text = f"(no text: its __str__ raised {type(failure).__name__})"
+    text = " ".join(text[: 2 * longest].split())
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return text if len(text) <= longest else text[: longest - 1] + "…"

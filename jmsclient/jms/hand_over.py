@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jmsclient.destination import Destination
-from jmsclient.errors import ConnectionLostError, IllegalStateError, RequestTimeoutError
+from jmsclient.errors import ConnectionLostError, IllegalStateError, RequestTimeoutError, in_words
 from jmsclient.events import emit
 from jmsclient.intake import Intake
 from jmsclient.jms.acknowledgement import BY_APPLICATION
@@ -338,7 +338,7 @@ class HandOver:
             emit(
                 "consumer",
                 "listener_failed",
-                f"the listener of {self.destination.address} raised {type(error).__name__}: {error}; the message {fate}",
+                f"the listener of {self.destination.address} raised {type(error).__name__}: {in_words(error)}; the message {fate}",
                 level=logging.ERROR,
                 destination=self.destination.address,
                 message_id=arrival.content.message_id,

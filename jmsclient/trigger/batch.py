@@ -45,7 +45,7 @@ class Prepared:
         for work, delivery in pairs:
             try:
                 self.rows.append(call.row(work.message, delivery))
-            except Exception as error:  # noqa: BLE001  the result of this message alone
+            except BaseException as error:  # noqa: BLE001  the result of this message alone
                 work.error = error
                 continue
             self.works.append(work)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from jmsclient.errors import ConfigurationError
@@ -26,14 +26,38 @@ def bind(function: Callable[..., Any], *, transacted: bool = False) -> Callable[
     """A call of `function` from a message and its delivery; of an `async def` it returns what is to be awaited. Raises
     ConfigurationError for a parameter it cannot fill, and for a generator."""
     arguments = _arguments(function, lambda hint: hint, transacted=transacted)
+    awaited = is_async(function)
 
     def call(message: Message, delivery: Delivery) -> Any:
-        return function(*[argument(message, delivery) for argument in arguments])
+        returned = function(*[argument(message, delivery) for argument in arguments])
+        if returned is not None and not awaited:
+            _refuse_what_did_not_run(function, returned)
+        return returned
 
     def call_with_message(message: Message, _: Delivery) -> Any:
-        return function(message)
+        returned = function(message)
+        if returned is not None and not awaited:
+            _refuse_what_did_not_run(function, returned)
+        return returned
 
     return call_with_message if arguments == [_the_message] else call
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """It returns something to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _refuse_what_did_not_run(function: Callable[..., Any], returned: Any) -> None:
+    """A plain function returned a coroutine or a generator: nothing of it has run, so its message must not be completed."""
+    if isinstance(returned, Coroutine | Generator):
+        returned.close()  # nobody will await it, and the interpreter need not say so
+    elif not isinstance(returned, Awaitable | AsyncGenerator):
+        return
+    raise ConfigurationError(
+        f"handler {_name(function)} returned a {type(returned).__name__}, of which nothing has run: declare it `async def`, or "
+        "await or iterate in it, and return nothing"
+    )
 
 
 class BatchCall:
@@ -42,6 +66,7 @@ class BatchCall:
     def __init__(self, function: Callable[..., Any], *, transacted: bool = False) -> None:
         """Raises ConfigurationError as `bind` does."""
         self._function = function
+        self._awaited = is_async(function)
         self._arguments = _arguments(function, _of_a_list, transacted=transacted)
 
     def row(self, message: Message, delivery: Delivery) -> tuple[Any, ...]:
@@ -51,7 +76,10 @@ class BatchCall:
     def __call__(self, rows: Sequence[tuple[Any, ...]]) -> Any:
         columns = zip(*rows, strict=True)
         calls = zip(columns, self._arguments, strict=True)
-        return self._function(*[column[0] if argument is _the_session else list(column) for column, argument in calls])
+        returned = self._function(*[column[0] if argument is _the_session else list(column) for column, argument in calls])
+        if returned is not None and not self._awaited:
+            _refuse_what_did_not_run(self._function, returned)
+        return returned
 
 
 class SetCall:
@@ -61,12 +89,16 @@ class SetCall:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Raises ConfigurationError as `bind` does."""
         self._function = function
+        self._awaited = is_async(function)
         self._arguments = _arguments(function, _of_a_set, transacted=False)
 
     def __call__(self, messages: Sequence[Message], delivery: Delivery) -> Any:
         rows = [[argument(message, delivery) for argument in self._arguments] for message in messages]
         columns = zip(zip(*rows, strict=True), self._arguments, strict=True)
-        return self._function(*[column[0] if argument is _the_delivery else list(column) for column, argument in columns])
+        returned = self._function(*[column[0] if argument is _the_delivery else list(column) for column, argument in columns])
+        if returned is not None and not self._awaited:
+            _refuse_what_did_not_run(self._function, returned)
+        return returned
 
 
 def _of_a_set(hint: Any) -> Any:
@@ -83,15 +115,24 @@ def _of_a_list(hint: Any) -> Any:
 
 def _arguments(function: Callable[..., Any], each: Callable[[Any], Any], *, transacted: bool) -> list[Argument]:
     """One for each parameter; `each` gives from a parameter's annotation what one message is to become."""
+    if not callable(function) or inspect.isclass(function):
+        raise ConfigurationError(
+            f"handler {_name(function)}: expected a function, or an object that can be called, not a "
+            f"{'class' if inspect.isclass(function) else type(function).__name__}"
+        )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigurationError(f"handler {_name(function)} is a generator: calling it runs nothing; return instead of yield")
     try:
         hints = get_type_hints(_annotated(function))
     except (NameError, TypeError) as error:
         raise ConfigurationError(f"handler {_name(function)}: its annotations cannot be resolved: {error}") from error
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:  # some of those written in C
+        raise ConfigurationError(f"handler {_name(function)}: {error}; wrap it in a function with annotations") from error
     arguments: list[Argument] = []
     bodies = 0
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in parameters:
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             if parameter.default is parameter.empty and parameter.kind is parameter.KEYWORD_ONLY:
                 raise ConfigurationError(f"handler {_name(function)}: keyword-only parameter {parameter.name!r} cannot be filled")
@@ -153,6 +194,7 @@ def _argument(hint: Any, annotation: Any, name: str, function: Callable[..., Any
     if convert is None:
         of = "list[…] of " if each in (_of_a_list, _of_a_set) else ""
         has = "is not annotated" if annotation is None else f"is annotated {annotation!r}"
+        has += " (of a method, decorate the bound one)" if name == "self" and annotation is None else ""
         raise ConfigurationError(
             f"handler {_name(function)}: parameter {name!r} {has}; expected {of}Message, Delivery, "
             "HistoryTransaction, str, bytes, dict, a dataclass, a msgspec Struct or a pydantic model"

@@ -25,7 +25,7 @@ from jmsclient.options import (
     seconds,
 )
 from jmsclient.selector import compile_selector
-from jmsclient.trigger.binding import takes_transaction
+from jmsclient.trigger.binding import is_async, takes_transaction
 from jmsclient.trigger.join_spec import JoinSpec
 
 
@@ -76,6 +76,8 @@ class Declaration:
         choice("history_unavailable", self.history_unavailable, ("suspend", "resolver", "in_doubt", "run"))
         choice("on_retry_failure", self.on_retry_failure, ("throw", "suspend"))
         choice("non_persistent", self.non_persistent, ("check", "bypass"))
+        if not isinstance(self.transacted, bool):
+            raise ConfigurationError(f"transacted={self.transacted!r}: expected True or False")
         seconds("history_ttl", self.history_ttl, least=0.001)
         seconds("lease", self.lease, least=0.001)
         seconds("retry_interval", self.retry_interval)
@@ -94,6 +96,7 @@ class Declaration:
             raise ConfigurationError(f"trigger {self.name!r}: history_unavailable='resolver' needs a resolver=")
         if self.monitor is not None and self.on_retry_failure != "suspend":
             raise ConfigurationError(f"trigger {self.name!r}: monitor= is asked only with on_retry_failure='suspend'")
+        self._check_functions()
         self._check_transaction()
         self._check_join()
         self._check_topic()
@@ -102,6 +105,17 @@ class Declaration:
                 f"trigger {self.name!r}: in_doubt='park' keeps a full copy in the history, which must be durable; "
                 "use history='sqlite:FILE' or 'redis://…', or in_doubt='dead_letter'"
             )
+
+    def _check_functions(self) -> None:
+        """What is called long after the start, when something is wrong already, must not be wrong itself."""
+        if self.resolver is not None:
+            _check_call("resolver", self.resolver, "the ResolverRequest", ("request",))
+        if self.monitor is not None:
+            _check_call("monitor", self.monitor, "nothing", ())
+            if is_async(self.monitor):
+                raise ConfigurationError(
+                    f"monitor={self.monitor!r}: expected a plain function; an `async def` would always be true"
+                )
 
     def _check_join(self) -> None:
         """TR-63: what gathers messages needs a place that outlives the process."""
@@ -166,3 +180,17 @@ class Declaration:
     def serial(self) -> bool:
         """One message at a time, in order (TR-62)."""
         return self.concurrency == self.micro_batch == self.one_of == 1
+
+
+def _check_call(setting: str, function: Any, takes: str, arguments: tuple[str, ...]) -> None:
+    """Raises ConfigurationError where it is no function, or cannot be called with these."""
+    if not callable(function):
+        raise ConfigurationError(f"{setting}={function!r}: expected a function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some of those written in C do not say
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise ConfigurationError(f"{setting}={function!r}: it is called with {takes}, and takes {signature}: {error}") from error

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jmsclient.destination import Destination
-from jmsclient.errors import JmsClientError, TransactionInDoubtError, TransactionRolledBackError
+from jmsclient.errors import JmsClientError, TransactionInDoubtError, TransactionRolledBackError, in_words
 from jmsclient.history.entries import State
 from jmsclient.message import PropertyValue
 from jmsclient.transport.contract import RETRY, Outcome, Verb
@@ -54,7 +54,7 @@ class Failing:
         """Its handler raised `error`, or it cannot be read: do what `on_error` says."""
         desk = self._desk
         desk.counters.failed += 1
-        desk.tell("handler_failed", work, logging.ERROR, f"failed: {type(error).__name__}: {error}", error=error)
+        desk.tell("handler_failed", work, logging.ERROR, f"failed: {type(error).__name__}: {in_words(error)}", error=error)
         match desk.declaration.on_error:
             case "dead_letter":
                 self.dead_letter(work, "handler_failed", error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jmsclient.errors import in_words
 from jmsclient.message import Message, PropertyValue
 
 ORIGINAL_DESTINATION = "JMS_jmsclient_original_destination"
@@ -15,8 +16,7 @@ LONGEST_TEXT = 500
 
 def short_text(error: BaseException) -> str:
     """One line, at most 500 characters: a raw line feed would break a STOMP header."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+    return in_words(error, LONGEST_TEXT)
 
 
 def failure_properties(

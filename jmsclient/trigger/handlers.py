@@ -7,7 +7,6 @@ settlement. Rules TR-55, TR-57, TR-62; case O01.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from jmsclient.clock import Bell
 from jmsclient.history.entries import Complete
 from jmsclient.message import Message
 from jmsclient.trigger.batch import Batch, Item, Prepared, grouped
-from jmsclient.trigger.binding import BatchCall
+from jmsclient.trigger.binding import BatchCall, is_async
 from jmsclient.trigger.decision import Status
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
@@ -240,8 +239,3 @@ class Handlers:
             delivery_count=work.arrival.delivery_count,
             entry=work.entry,
         )
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """It returns something to be awaited."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -52,7 +52,7 @@ class Joining:
         assert desk.ledger is not None
         try:
             activation = self._spec.activation_of(work.message)
-        except Exception as error:  # noqa: BLE001  the application's function
+        except BaseException as error:  # noqa: BLE001  the application's function
             self._failed(work, error)
             return
         if activation is None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from jmsclient.clock import Bell
+from jmsclient.errors import in_words
 from jmsclient.events import emit
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.suspension import Suspension
@@ -74,11 +75,11 @@ class Monitor:
         answer = False
         try:
             answer = bool(self._function())
-        except Exception as error:  # noqa: BLE001  an exception counts as False
+        except BaseException as error:  # noqa: BLE001  of whatever kind, it counts as False, and the monitor is asked again
             emit(
                 "trigger",
                 "monitor_failed",
-                f"trigger {self._name!r}: its monitor failed: {type(error).__name__}: {error}",
+                f"trigger {self._name!r}: its monitor failed: {type(error).__name__}: {in_words(error)}",
                 level=logging.WARNING,
                 trigger=self._name,
             )

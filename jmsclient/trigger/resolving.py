@@ -6,9 +6,9 @@ It runs where handlers run; all else here is the pipeline thread's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
-from jmsclient.errors import IllegalStateError, TransientError
+from jmsclient.errors import TransientError, in_words
 from jmsclient.transport.contract import RELEASE
 from jmsclient.trigger.decision import AskResolver, Decision, Duplicate, New
 from jmsclient.trigger.desk import Desk
@@ -57,18 +57,20 @@ class Resolving:
         if work.error is not None:
             error, work.error = work.error, None
             transient = isinstance(error, TransientError) and desk.declaration.on_retry_failure == "suspend"
-            self._failed(work, "resolver_failed", f"the resolver failed: {error}", error)
+            self._failed(work, "resolver_failed", f"the resolver failed: {type(error).__name__}: {in_words(error)}", error)
             if transient:
                 desk.give_back(work, RELEASE)
-                self._suspend(str(error))
+                self._suspend(in_words(error))
             else:
                 self._in_doubt(work, "resolver_failed")
             return
+        if isinstance(work.answer, Coroutine):
+            work.answer.close()  # of a plain function that returned it: nobody will await it
         answer = work.answer[0] if isinstance(work.answer, tuple) and work.answer else work.answer
         try:
             decision = question.after_resolver(answer)
-        except IllegalStateError as error:
-            self._failed(work, "resolver_failed", str(error))
+        except BaseException as error:  # noqa: BLE001  IllegalStateError, or what the answer's own repr raises
+            self._failed(work, "resolver_failed", in_words(error))
             self._in_doubt(work, "resolver_failed")
             return
         counter = f"resolver_{answer.value}"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from datetime import timedelta
 
-from jmsclient.errors import TransientError
+from jmsclient.errors import TransientError, in_words
 from jmsclient.history.entries import Reply, State
 from jmsclient.trigger.desk import Desk
 from jmsclient.trigger.leases import Leases
@@ -65,14 +66,14 @@ class Retries:
         if used_up or desk.stopping:
             self._redeliver(work, error)
             if used_up and not desk.stopping:
-                self._suspend(str(error))
+                self._suspend(in_words(error))
             return True
         work.retries += 1
         work.retry_at = math.inf
         work.renew_until = None
         desk.counters.retrying += 1
-        pause = desk.declaration.retry_interval if error.retry_after is None else max(0.0, error.retry_after)
-        text = f"failed for now ({error}): retry {work.retries} of {self._most} in {pause:g} s"
+        pause = _pause(error, desk.declaration.retry_interval)
+        text = f"failed for now ({in_words(error)}): retry {work.retries} of {self._most} in {pause:g} s"
         desk.tell("retrying", work, logging.WARNING, text, error=error)
 
         def wait() -> None:
@@ -120,3 +121,13 @@ class Retries:
         work.error = None
         work.started = self._desk.clock.monotonic()
         self._start(work)
+
+
+def _pause(error: TransientError, retry_interval: float) -> float:
+    """Seconds; the error's own where it says any. It is the application's, so it may say anything."""
+    own: object = error.retry_after
+    if isinstance(own, timedelta):
+        own = own.total_seconds()
+    if isinstance(own, bool) or not isinstance(own, int | float) or not math.isfinite(own):
+        return retry_interval
+    return max(0.0, own)

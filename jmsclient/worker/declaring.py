@@ -36,6 +36,14 @@ class _OfTheWorker:
 OF_THE_WORKER = _OfTheWorker()
 
 
+def check_history(history: object) -> None:
+    """Raises ConfigurationError for what is neither a URL nor a history. What a URL says is found out when it is opened."""
+    if not isinstance(history, str | DocumentHistory | _OfTheWorker | None):
+        raise ConfigurationError(
+            f"history={history!r}: expected a URL such as 'sqlite:history.db', an open history (open_history, SqlHistory), or None"
+        )
+
+
 class Declaring:
     """See the module."""
 
@@ -217,6 +225,11 @@ class Declaring:
         """What `Declaration` takes. Raises ConfigurationError where the name is taken."""
         if name in self._declared:
             raise ConfigurationError(f"trigger {name!r} is declared twice: give the second one a name=")
+        if not isinstance(name, str):
+            raise ConfigurationError(f"name={name!r}: expected a text: a trigger's name is its id in the history")
+        if not isinstance(settings["options"], TriggerOptions | None):
+            raise ConfigurationError(f"options={settings['options']!r}: expected TriggerOptions(…) or None")
+        check_history(settings["history"])
         elsewhere = None if error_destination is None else parse_destination(error_destination)
         options = settings.pop("options") or TriggerOptions()
         return {**settings, "name": name, "destination": destination, "error_destination": elsewhere, "options": options}

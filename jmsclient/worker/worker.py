@@ -36,7 +36,7 @@ from jmsclient.trigger.report import TriggerReport
 from jmsclient.trigger.running import RunningTrigger
 from jmsclient.trigger.stand_in import StandIn
 from jmsclient.worker.control import Control
-from jmsclient.worker.declaring import OF_THE_WORKER, Declaring
+from jmsclient.worker.declaring import OF_THE_WORKER, Declaring, check_history
 
 
 class _StoppedEarly(Exception):  # noqa: N818  it is no error
@@ -91,6 +91,9 @@ class Worker(Declaring):
     ) -> None:
         super().__init__()
         seconds("grace", grace)
+        check_history(history)
+        if not isinstance(options, WorkerOptions | None):
+            raise ConfigurationError(f"options={options!r}: expected WorkerOptions(…) or None")
         self.url = url
         self.name = name or "default"
         self.grace = grace
