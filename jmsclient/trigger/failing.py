@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jmsclient.destination import Destination
-from jmsclient.errors import JmsClientError, TransactionInDoubtError, TransactionRolledBackError, in_words
+from jmsclient.errors import IllegalStateError, JmsClientError, TransactionInDoubtError, TransactionRolledBackError, in_words
 from jmsclient.history.entries import State
 from jmsclient.message import PropertyValue
 from jmsclient.transport.contract import RETRY, Outcome, Verb
@@ -66,11 +66,12 @@ class Failing:
                 desk.complete(work, "failed")
 
     def transaction_failed(self, work: Work, error: BaseException) -> bool:
-        """False: `error` has nothing to do with its transaction (TR-37)."""
+        """False: `error` has nothing to do with its transaction (TR-37). While its handler ran, the session may have been closed
+        under it (TR-61), which any call of that session then says."""
         desk = self._desk
         if isinstance(error, RolledBackError):
             self.redeliver(work, error)
-        elif isinstance(error, TransactionRolledBackError):
+        elif isinstance(error, TransactionRolledBackError) or (desk.detached and isinstance(error, IllegalStateError)):
             desk.tell("commit_rolled_back", work, logging.WARNING, f"was rolled back: it comes again ({error})", error=error)
             desk.release(work, State.RETRYING, lambda: desk.forget(work))
         elif isinstance(error, TransactionInDoubtError):

@@ -38,6 +38,11 @@ class HandlerLoop:
     def active(self) -> int:
         return self._started - self._ended
 
+    @property
+    def inside(self) -> bool:
+        """Whoever asks is on its thread."""
+        return threading.current_thread() is self._thread
+
     def begin(self) -> None:
         self._thread.start()
 

@@ -30,6 +30,11 @@ class HandlerThreads:
             threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
         ]
 
+    @property
+    def inside(self) -> bool:
+        """Whoever asks is on one of them."""
+        return threading.current_thread() in self._threads
+
     def begin(self) -> None:
         for thread in self._threads:
             thread.start()

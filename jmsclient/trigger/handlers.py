@@ -93,6 +93,11 @@ class Handlers:
         return len(items)
 
     @property
+    def inside(self) -> bool:
+        """Whoever asks is on one of its threads."""
+        return self._threads.inside or (self._loop is not None and self._loop.inside)
+
+    @property
     def cancellable(self) -> int:
         """How many async handlers run."""
         return self._loop.active if self._loop is not None else 0

@@ -7,6 +7,7 @@ outlasts the grace. It knows nothing of what a turn does.
 from __future__ import annotations
 
 import logging
+import threading
 from abc import abstractmethod
 
 from jmsclient.destination import ReadAheadClosePolicy
@@ -29,6 +30,11 @@ class Lifetime(Rooms):
     def alive(self) -> bool:
         """Its thread runs."""
         return self._thread.is_alive() and not self._over
+
+    @property
+    def inside(self) -> bool:
+        """Whoever asks is on a thread of its own: in one of its handlers."""
+        return threading.current_thread() is self._thread or self._handlers.inside
 
     def start(self) -> None:
         self._handlers.begin()

@@ -255,6 +255,11 @@ class RunningTrigger:
         return list(dict.fromkeys((*self._lingering, *self._lanes)))
 
     @property
+    def inside(self) -> bool:
+        """Whoever asks is in one of its handlers, and would wait for itself."""
+        return any(lane.pipeline.inside for lane in self._all())
+
+    @property
     def error(self) -> BaseException | None:
         """What ended it without being told to."""
         return next((lane.pipeline.error for lane in self._lanes if lane.pipeline.error is not None), None)

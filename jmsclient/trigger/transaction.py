@@ -26,6 +26,7 @@ from jmsclient.options import AcknowledgeMode, ConnectionOptions
 from jmsclient.transport.contract import ACCEPT, Transport
 from jmsclient.trigger.work import Work
 
+CLOSED_BEFORE = "the trigger was disabled or stopped before the commit"
 BY_TRIGGER = "the trigger does that when its handler has ended; raise to have the transaction rolled back"
 
 
@@ -91,12 +92,21 @@ class Transaction:
             raise
         self.transport_session = self.session.transport_session
         self._ended = False  # by a commit that failed
+        self._closed = False
 
     def commit(self, works: Sequence[Work]) -> None:
         """Accept these, and commit all that was sent. Raises RolledBackError where the handler asked for that (nothing is accepted
         then), TransactionRolledBackError where the provider did it (it has the messages back), TransactionInDoubtError."""
         if self.session.rolled_back:
             raise RolledBackError("the handler rolled its transaction back")
+        try:
+            self._accept_and_commit(works)
+        except IllegalStateError as error:
+            if self._closed:
+                raise TransactionRolledBackError(f"{CLOSED_BEFORE}: {error}") from error
+            raise
+
+    def _accept_and_commit(self, works: Sequence[Work]) -> None:
         for work in works:
             if work.parked is None:  # a parked copy is the history's
                 self.transport_session.enlist(work.arrival)
@@ -126,6 +136,8 @@ class Transaction:
         message itself is not in the transaction then."""
         self.session.rolled_back = False
         ended, self._ended = self._ended, False
+        if self._closed:
+            return  # its close has undone it
         if ended and isinstance(error, TransactionRolledBackError | TransactionInDoubtError):
             return  # one of a send says only that the link was lost
         try:
@@ -135,5 +147,6 @@ class Transaction:
 
     def close(self) -> None:
         """Close the session: what is open is rolled back, what is unsettled goes back. Idempotent."""
+        self._closed = True
         Session.close(self.session, 5.0)
         self._connection.close()

@@ -173,7 +173,11 @@ class Worker(Declaring):
 
     def stop(self, timeout: float | None = None) -> StopReport:
         """Stop gently: no new handler starts, running ones have `timeout` seconds (None: the worker's grace), what is buffered
-        goes back, then everything is closed. Returns what became of it all. Stopping a stopped worker is silent."""
+        goes back, then everything is closed. Returns what became of it all. Stopping a stopped worker is silent.
+
+        Raises IllegalStateError in a handler of its own, which it would wait for: that calls `request_stop`."""
+        if any(running.inside for running in list(self.triggers.values())):
+            raise IllegalStateError("stop() waits for the handlers that run, so none of them can call it: call request_stop()")
         report = self._close(self.grace if timeout is None else timeout)
         for line in report.lines():
             emit("worker", "stopped", line, level=logging.DEBUG, worker=self.name)
