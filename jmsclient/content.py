@@ -57,6 +57,10 @@ class Content(ABC):
     def body(self) -> Body:
         """The body by kind, decoded on first call, the caller's own copy. Raises MessageFormatError (IF-19)."""
 
+    def encoded(self) -> bytes | None:
+        """The message as it came, to be kept where it cannot be read; None where the backend has it in no such form."""
+        return None
+
 
 class PlainContent(Content):
     """A whole message in memory. Nothing changes it after it was sent; `sequence` belongs to the backend that it was handed to."""

@@ -182,6 +182,9 @@ class EnvelopeContent(Content):
         """The bytes it was read from."""
         return self._data
 
+    def encoded(self) -> bytes:
+        return self._data
+
     @property
     def size(self) -> int:
         """Bytes of the body."""

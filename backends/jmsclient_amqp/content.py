@@ -67,7 +67,13 @@ class AmqpContent(Content):
             value = raw[start : start + raw[at + 4]]
             if value.startswith(b"ID:") and len(value) == raw[at + 4]:
                 return str(value, "utf-8", "replace")
-        return as_message_id(self._field(_ID))
+        try:
+            return as_message_id(self._field(_ID))
+        except MessageFormatError:  # it has none that anybody could read; every event about it asks
+            return None
+
+    def encoded(self) -> bytes:
+        return self._raw
 
     # -- headers ----------------------------------------------------------------------------------------------------
 

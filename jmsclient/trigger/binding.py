@@ -34,13 +34,30 @@ def bind(function: Callable[..., Any], *, transacted: bool = False) -> Callable[
             _refuse_what_did_not_run(function, returned)
         return returned
 
-    def call_with_message(message: Message, _: Delivery) -> Any:
+    def call_with_message(message: Message) -> Any:
         returned = function(message)
         if returned is not None and not awaited:
             _refuse_what_did_not_run(function, returned)
         return returned
 
-    return call_with_message if arguments == [_the_message] else call
+    if arguments == [_the_message]:
+        return CallWithMessage(call_with_message)
+    if not any(argument in (_the_delivery, _the_transaction, _the_session) for argument in arguments):
+        nobody_looks: Any = None
+        return CallWithMessage(lambda message: call(message, nobody_looks))
+    return call
+
+
+class CallWithMessage:
+    """A call that needs nothing but the message: `function` takes that, and no Delivery need be made."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[Message], Any]) -> None:
+        self.function = function
+
+    def __call__(self, message: Message, _: Delivery) -> Any:
+        return self.function(message)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -103,6 +103,8 @@ class Failing:
     def redeliver(self, work: Work, error: BaseException) -> None:
         """Back to the provider as a planned redelivery: New, whatever its count says (TR-46)."""
         desk = self._desk
+        if not work.arrival.handed_over:  # nobody could read it, and it was tried all the same: uncounted it would come for ever
+            desk.intake.handing_over([work.arrival])
         outcome = replace(RETRY, reason=type(error).__name__, properties=self._properties(work, "handler_failed", error))
         desk.release(work, State.RETRYING, lambda: desk.give_back(work, outcome))
 

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from jmsclient.envelope import encode
+from jmsclient.errors import MessageFormatError
 from jmsclient.history.contract import new_token, stored_id
 from jmsclient.history.entries import Park, Reply
 from jmsclient.transport.contract import RELEASE, RETRY
 from jmsclient.trigger.desk import QUIET, Desk
 from jmsclient.trigger.failing import Failing
 from jmsclient.trigger.identity import body_hash
+from jmsclient.trigger.unreadable import envelope_of
 from jmsclient.trigger.work import Work
 
 OTHER_KEY = ("id_reused", "unknown_version")
@@ -77,7 +78,7 @@ class InDoubtMessages:
             work.id, work.source = stored_id(f"{work.id}#{_digest(work)}"), reason
         command = Park(
             **desk.key(work),
-            envelope=work.parked.envelope if work.parked is not None else encode(work.arrival.content),
+            envelope=work.parked.envelope if work.parked is not None else envelope_of(work.arrival.content),
             reason=reason,
             delivery_count=work.arrival.delivery_count,
             history_ttl=desk.declaration.history_ttl,
@@ -97,4 +98,7 @@ class InDoubtMessages:
 
 def _digest(work: Work) -> str:
     """The same for every copy of one message, so that it is parked once."""
-    return (work.body_hash or body_hash(work.message)).hex()[:16]
+    try:
+        return (work.body_hash or body_hash(work.message)).hex()[:16]
+    except MessageFormatError:
+        return "unreadable"

@@ -52,7 +52,8 @@ class Joining:
         assert desk.ledger is not None
         try:
             activation = self._spec.activation_of(work.message)
-        except BaseException as error:  # noqa: BLE001  the application's function
+            envelope = encode(work.arrival.content)
+        except BaseException as error:  # noqa: BLE001  the application's function, or a message that cannot be read
             self._failed(work, error)
             return
         if activation is None:
@@ -67,7 +68,7 @@ class Joining:
             history_ttl=desk.declaration.history_ttl,
             place=self._place(work) if self._spec.kind == "and" else "first",
             member=work.id or new_token(),
-            envelope=encode(work.arrival.content),
+            envelope=envelope,
             needed=self._needed,
             expires=self._spec.expires,
         )

@@ -18,6 +18,7 @@ from jmsclient.jms.outgoing import MessageIds, outgoing
 from jmsclient.message import Message, PlainContent
 from jmsclient.transport.contract import Sender, Transport, TransportSession
 from jmsclient.trigger.delivery import Gathered
+from jmsclient.trigger.unreadable import readable
 
 SEND_TIMEOUT = 30.0
 
@@ -88,8 +89,9 @@ class Outbox:
         self, destination: Destination, message: Message, properties: dict[str, Any], deadline: float | None = None
     ) -> None:
         """Send a full copy under its own id, priority and persistence, with the reason as properties; room is waited for until
-        `deadline`."""
-        old = message.content
+        `deadline`. One that cannot be read is sent as what stands for it."""
+        old = readable(message.content)
+        message = Message.received(old, message.delivery_count)
         content = PlainContent(
             kind=old.kind,
             body=old.body(),

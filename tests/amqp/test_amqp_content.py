@@ -390,3 +390,13 @@ def test_ra_11_expiry_is_found_wherever_it_is(
     raw = properties(*fields) + value(NULL)
     expected = absolute / 1000 if absolute is not None else None if ttl is None else 100.0 + ttl / 1000
     assert expiry(raw, scan(raw), Header(ttl=ttl), 100.0) == expected
+
+
+def test_one_whose_id_cannot_be_read_has_none_and_is_kept_as_it_came() -> None:
+    """Every event about a message asks for its id: one that raised would end whoever tells it (IF-19)."""
+    raw = described(0x73, listed([b"\xa1\x7fID"])) + data(b"x")
+    message = content(raw)
+    assert message.message_id is None
+    assert message.encoded() == raw
+    with pytest.raises(MessageFormatError):
+        message.header("correlation_id")
