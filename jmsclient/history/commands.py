@@ -7,7 +7,8 @@ TR-63.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from enum import Enum
 from urllib.parse import quote
 
@@ -65,17 +66,13 @@ class Entry:
 @dataclass(kw_only=True, slots=True)  # not frozen: that costs as much again, twice a message; yet nobody changes one
 class Command:
     """What all have: the entry's key (trigger id, message id, the id's source), the owner's token, and how long what it writes
-    lives without another write, in seconds (TR-40, TR-42).
-
-    `terms` stands for all but id, token and a claim's delivery_count: two commands with the same object differ in these only, and
-    both claims are first deliveries or neither is, so that a store can look at the rest once."""
+    lives without another write, in seconds (TR-40, TR-42)."""
 
     trigger: str
     id: str
     source: str = "JMSMessageID"
     token: str
     history_ttl: float = 86400.0
-    terms: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -191,6 +188,41 @@ class Join(Command):
         return struct.pack(">I", len(self.envelope)) + self.envelope
 
 
+@dataclass(slots=True)
+class Alike:
+    """At least one command, all of which differ in id and token only: what is said once is looked at once. `like` is what they are
+    but for that; `lasting`: it will be used again, so that a store may remember what it made of it."""
+
+    like: Command
+    ids: list[str]
+    tokens: list[str]
+    lasting: bool = False
+
+    @classmethod
+    def of(cls, command: Command) -> Alike:
+        """One by itself."""
+        return cls(command, [command.id], [command.token])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, start: int, end: int) -> Alike:
+        return Alike(self.like, self.ids[start:end], self.tokens[start:end], self.lasting)
+
+    def commands(self) -> Iterator[Command]:
+        """Each by itself."""
+        like = self.like
+        kind = type(like)
+        rest = [(one.name, getattr(like, one.name)) for one in fields(like) if one.name not in ("id", "token")]
+        for id_, token in zip(self.ids, self.tokens, strict=True):
+            command: Command = object.__new__(kind)  # by plain stores: `replace` costs three times as much, twice a message
+            for name, value in rest:
+                setattr(command, name, value)
+            command.id = id_
+            command.token = token
+            yield command
+
+
 def frames(copy: bytes) -> list[bytes]:
     """The envelopes of a set's members, in the order in which they joined."""
     found = []
@@ -207,7 +239,8 @@ class Reply:
 
     `done`: the command took effect (for Claim: claimed). `entry`: what was there before it, None where there was nothing, and
     of a Complete that is done, for it was the owner's own.
-    `token` and `fencing_token` are those of the entry now owned; `attempt` the number of the run that a claim begins.
+    `token` and `fencing_token` are those of the entry now owned (no token: the command's own); `attempt` the number of the run that
+    a claim begins.
     `lease_lost`: another owner holds the entry. `cautious`: the store lost what it knew (TR-53).
     """
 

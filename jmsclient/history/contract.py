@@ -14,13 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
+from itertools import count, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from jmsclient.errors import ConfigurationError, IllegalStateError, LeaseLostError, UnsupportedFeatureError
-from jmsclient.history.entries import Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import Alike, Claim, Command, Complete, Decide, Entry, Park, Release, Renew, Reply, State
 
 if TYPE_CHECKING:
     from jmsclient.trigger.decision import Status
@@ -114,10 +113,11 @@ def _nothing() -> None:
 
 @dataclass(slots=True)  # not frozen: it is made once a group, and would cost twice as much
 class Sent:
-    """A group that is on its way. Either `replies` is called, once, which waits for them and raises as `exchange` does; or
-    `abandon`, which does not wait: whether the group took effect stays unknown."""
+    """A group that is on its way. Either `replies` is called, once, which waits for them, a list for each Alike, and raises as
+    `exchange` does; or `abandon`, which does not wait: whether the group took effect stays unknown. Where all of a list say the
+    same they may be one object, without a token."""
 
-    replies: Callable[[], list[Reply]]
+    replies: Callable[[], list[list[Reply]]]
     abandon: Callable[[], None] = _nothing
 
 
@@ -151,10 +151,15 @@ class DocumentHistory(ABC):
         effect, and repeating it with the same token is safe.
         """
 
-    def begin(self, commands: Sequence[Command]) -> Sent:
-        """Send a group and return at once, whatever went wrong. A store that cannot send ahead is asked when the replies are asked
-        for."""
-        return Sent(partial(self.exchange, commands))
+    def begin(self, asked: Sequence[Alike]) -> Sent:
+        """Send a group, in order, and return at once, whatever went wrong. A store that cannot send ahead is asked when the replies
+        are asked for."""
+
+        def replies() -> list[list[Reply]]:
+            found = iter(self.exchange([command for one in asked for command in one.commands()]))
+            return [list(islice(found, len(one))) for one in asked]
+
+        return Sent(replies)
 
     @abstractmethod
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:

@@ -14,6 +14,7 @@ from typing import Literal, TypedDict
 from jmsclient.history.commands import (
     KNOWN,
     VERSION,
+    Alike,
     Claim,
     Command,
     Complete,
@@ -29,6 +30,7 @@ from jmsclient.history.commands import (
 )
 
 __all__ = [
+    "Alike",
     "Claim",
     "Command",
     "Complete",

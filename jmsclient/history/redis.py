@@ -19,17 +19,17 @@ import redis
 
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage, Sent
-from jmsclient.history.entries import KNOWN, Command, Entry, Reply
+from jmsclient.history.entries import Alike, Command, Entry, Reply
 from jmsclient.history.redis_address import Confirm, parse_address
 from jmsclient.history.redis_format import (
     COPY,
     SHOWN,
     Keys,
-    KnownTerms,
+    KnownSettings,
     ScriptCall,
     entry_looked_up,
     parked_of,
-    reply_of,
+    replies_of,
     to_carry_out,
     undecided,
 )
@@ -68,7 +68,7 @@ class RedisHistory(DocumentHistory):
         self._scripts = Scripts(self._connections, self._confirming)
         self._eviction = Eviction(self._connections, shown)
         self._loss = Loss(shown)
-        self._known = KnownTerms()
+        self._known = KnownSettings()
         self._closed = False
 
     @classmethod
@@ -98,16 +98,22 @@ class RedisHistory(DocumentHistory):
             raise ConfigurationError(self._eviction.text(policy))
 
     def exchange(self, commands: Sequence[Command]) -> list[Reply]:
-        return self._sent(commands).replies() if commands else []
-
-    def begin(self, commands: Sequence[Command]) -> Sent:
         if not commands:
-            return super().begin(commands)
+            return []
+        replies = self._sent([Alike.of(command) for command in commands]).replies()
+        for (reply,), command in zip(replies, commands, strict=True):
+            if reply.done and not reply.token:
+                reply.token = command.token
+        return [reply for (reply,) in replies]
+
+    def begin(self, asked: Sequence[Alike]) -> Sent:
+        if not asked:
+            return super().begin(asked)
         try:
-            return self._sent(commands)
+            return self._sent(asked)
         except HistoryUnavailableError as error:
             if isinstance(error.__cause__, redis.exceptions.MaxConnectionsError):  # sent when an earlier group's is free again
-                return super().begin(commands)
+                return super().begin(asked)
             return Sent(partial(_raise, error))
 
     def lookup_many(self, trigger: str, ids: Iterable[tuple[str, str]]) -> list[Entry | None]:
@@ -169,32 +175,33 @@ class RedisHistory(DocumentHistory):
 
     # -- a group --------------------------------------------------------------------------------------------------------
 
-    def _sent(self, commands: Sequence[Command]) -> Sent:
-        places, parts = self._parts(commands)
+    def _sent(self, asked: Sequence[Alike]) -> Sent:
+        places, parts = self._parts(asked)
         calls = self._call(lambda: self._send(parts))
 
-        def replies() -> list[Reply]:
-            found: list[Reply] = [KNOWN] * len(commands)  # each is replaced: its position is in one part
-            for place, part, answers in zip(places, parts, self._call(calls.answers), strict=True):
-                each = iter(answers)
-                now, mark = next(each)
+        def replies() -> list[list[Reply]]:
+            found: list[list[Reply]] = [[]] * len(asked)  # each is replaced: its position is in one part
+            for place, part, (times, *answers) in zip(places, parts, self._call(calls.answers), strict=True):
+                now, mark = times
                 self._loss.noticed(part.mark, mark)
-                clock = int(now)
-                for position, answer in zip(place, each, strict=True):
-                    found[position] = reply_of(answer, clock, commands[position])
+                start = 0
+                for position in place:
+                    end = start + len(asked[position].ids)
+                    found[position] = replies_of(answers[start:end], int(now))
+                    start = end
             return found
 
         return Sent(replies, calls.abandon)
 
-    def _parts(self, commands: Sequence[Command]) -> tuple[list[Sequence[int]], list[ScriptCall]]:
+    def _parts(self, asked: Sequence[Alike]) -> tuple[list[Sequence[int]], list[ScriptCall]]:
         """Which commands belong together: all of them; on a cluster those of one trigger, whose keys are in one slot."""
         if not self._servers.slotted:
-            return [range(len(commands))], [ScriptCall(self._keys, commands, self._known)]
+            return [range(len(asked))], [ScriptCall(self._keys, asked, self._known)]
         positions: dict[str, list[int]] = {}
-        for position, command in enumerate(commands):
-            positions.setdefault(command.trigger, []).append(position)
+        for position, one in enumerate(asked):
+            positions.setdefault(one.like.trigger, []).append(position)
         places: list[Sequence[int]] = list(positions.values())
-        return places, [ScriptCall(self._keys, [commands[one] for one in place], self._known) for place in places]
+        return places, [ScriptCall(self._keys, [asked[one] for one in place], self._known) for place in places]
 
     def _send(self, parts: Sequence[ScriptCall]) -> Calls:
         if self._eviction.due:
@@ -276,5 +283,5 @@ class RedisHistory(DocumentHistory):
                         yield parked_of(key, values, now)
 
 
-def _raise(error: HistoryUnavailableError) -> list[Reply]:
+def _raise(error: HistoryUnavailableError) -> list[list[Reply]]:
     raise error

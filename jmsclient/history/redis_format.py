@@ -13,7 +13,21 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from jmsclient.history.contract import ParkedMessage
-from jmsclient.history.entries import KNOWN, Claim, Command, Complete, Decide, Entry, Join, Park, Release, Renew, Reply, State
+from jmsclient.history.entries import (
+    KNOWN,
+    Alike,
+    Claim,
+    Command,
+    Complete,
+    Decide,
+    Entry,
+    Join,
+    Park,
+    Release,
+    Renew,
+    Reply,
+    State,
+)
 
 PREFIX = "jmsclient"
 LONGEST = 1e9
@@ -141,12 +155,17 @@ def arguments_of(command: Command) -> tuple[str | bytes | int, ...]:
     raise TypeError(f"not a history command: {command!r}")
 
 
-def reply_of(answer: Any, now: int, command: Command) -> Reply:
-    """What the script answered to one command; `now`: the server's time."""
+def replies_of(answers: Sequence[Any], now: int) -> list[Reply]:
+    """What the script answered to commands that are alike; `now`: the server's time."""
+    first = answers[0]
+    if isinstance(first, int) and answers.count(first) == len(answers):  # as most groups: claimed or completed in one go
+        return [_reply_of(first, now)] * len(answers)
+    return [_reply_of(answer, now) for answer in answers]
+
+
+def _reply_of(answer: Any, now: int) -> Reply:
     if isinstance(answer, int):  # what happens to almost every message
-        if answer == 0:
-            return KNOWN
-        return Reply(True, None, command.token, abs(answer), cautious=answer < 0)
+        return KNOWN if answer == 0 else Reply(True, None, "", abs(answer), cautious=answer < 0)
     done, lost, fencing_token, attempt, token, fields, *cautious = answer
     entry = None if fields is None else _entry(fields, now)
     return Reply(done == 1, entry, token.decode(), fencing_token, attempt, lost == 1, cautious == [1])
@@ -223,70 +242,55 @@ def parked_of(key: bytes, values: Sequence[Any], now: int) -> ParkedMessage:
 Setting = tuple[str | bytes | int, ...]
 
 
-class KnownTerms:
-    """What the terms of commands come to: how their keys begin, and their setting. Thread-safe: plain stores of whole values."""
+class KnownSettings:
+    """What lasting commands come to: how their keys begin, and their setting. Thread-safe: plain stores of whole values."""
 
     MOST = 1000
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[object, bytes, Setting]] = {}  # with the terms, so that no other object gets their identity
+        self._known: dict[int, tuple[Command, bytes, Setting]] = {}  # with the command, so that no other gets its identity
 
-    def of(self, command: Command, keys: Keys, triggers: dict[str, int]) -> tuple[bytes, Setting]:
-        """`triggers`: the numbers of a group's triggers; the command's is added."""
-        trigger = triggers.get(command.trigger)
-        if trigger is None:
-            trigger = triggers[command.trigger] = len(triggers) + 1
-        found = self._known.get(id(command.terms)) if trigger == 1 else None
-        if found is None or found[0] is not command.terms:
-            life = milliseconds(command.history_ttl)
-            setting = (VERBS[type(command)], trigger, life, *arguments_of(command))
-            found = (command.terms, keys.prefix(command.trigger, command.source), setting)
-            if command.terms is not None and trigger == 1:
-                if len(self._known) >= self.MOST:
-                    self._known.clear()
-                self._known[id(command.terms)] = found
-        return found[1], found[2]
+    def of(self, asked: Alike, keys: Keys, trigger: int) -> tuple[bytes, Setting]:
+        """`trigger`: its number in the call."""
+        like = asked.like
+        found = self._known.get(id(like))
+        if found is not None and trigger == 1:
+            return found[1], found[2]
+        setting = (VERBS[type(like)], trigger, milliseconds(like.history_ttl), *arguments_of(like))
+        prefix = keys.prefix(like.trigger, like.source)
+        if asked.lasting and trigger == 1:
+            if len(self._known) >= self.MOST:
+                self._known.clear()
+            self._known[id(like)] = (like, prefix, setting)
+        return prefix, setting
 
 
 class ScriptCall:
-    """The commands of one script call: their keys and arguments.
+    """The commands of one script call: their keys and arguments. What is alike (verb, lease, owner, lives) is sent once: arguments
+    cost more than the rest of a call."""
 
-    What many commands of a group have alike (verb, lease, owner, lives) is sent once, and so is its number for those that follow
-    each other: arguments cost more than the rest of a call.
-    """
+    __slots__ = ("_entries", "_keys", "_runs", "_settings", "_triggers", "mark", "triggers_key")
 
-    __slots__ = ("_entries", "_keys", "_known", "_runs", "_settings", "_triggers", "mark", "triggers_key")
-
-    def __init__(self, keys: Keys, commands: Sequence[Command], known: KnownTerms) -> None:
+    def __init__(self, keys: Keys, asked: Sequence[Alike], known: KnownSettings) -> None:
         """Of at least one command; on a cluster of one trigger's."""
         self._keys = keys
-        self._known = known
-        self.mark = keys.mark(commands[0].trigger)
-        self.triggers_key = keys.triggers(commands[0].trigger)
+        self.mark = keys.mark(asked[0].like.trigger)
+        self.triggers_key = keys.triggers(asked[0].like.trigger)
         self._triggers: dict[str, int] = {}
         self._settings: list[Setting] = []
         self._entries: list[bytes] = []
         self._runs: list[tuple[int, list[str]]] = []
-        self._pack(commands)
-
-    def _pack(self, commands: Sequence[Command]) -> None:
         numbers: dict[int, int] = {}
-        terms: object = None
-        tokens: list[str] = []
-        prefix = b""
-        entries = self._entries
-        for command in commands:
-            if command.terms is None or command.terms is not terms:
-                terms = command.terms
-                prefix, setting = self._known.of(command, self._keys, self._triggers)
-                number = numbers.get(id(terms)) if terms is not None else None
-                if number is None:
-                    self._settings.append(setting)
-                    number = numbers[id(terms)] = len(self._settings)
-                tokens = []
-                self._runs.append((number, tokens))
-            tokens.append(command.token)
-            entries.append(prefix + command.id.encode("utf-8", "surrogatepass"))
+        for one in asked:
+            like = one.like
+            number = numbers.get(id(like))
+            trigger = self._triggers.setdefault(like.trigger, len(self._triggers) + 1)
+            prefix, setting = known.of(one, keys, trigger)
+            if number is None:
+                self._settings.append(setting)
+                number = numbers[id(like)] = len(self._settings)
+            self._runs.append((number, one.tokens))
+            self._entries += [prefix + id_.encode("utf-8", "surrogatepass") for id_ in one.ids]
 
     def question(self, verb: str, script: str | bytes, run_id: str, *, touch: bool) -> tuple[Any, ...]:
         """The call. After its keys come the number of indexes among them, `run_id`, and `touch`: to write in any case, so that a

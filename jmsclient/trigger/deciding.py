@@ -7,7 +7,7 @@ duty it is. Touched by the pipeline thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jmsclient.destination import Destination
@@ -33,10 +33,13 @@ from jmsclient.trigger.suspension import Suspension
 from jmsclient.trigger.work import Work
 
 MOVED_ON_PAUSE = 0.1
+AT_ONCE = 64
+"""So many are made before their claims go on their way."""
 
 
 class Deciding:
-    """`start` has work run; `suspend` suspends the trigger, with a text that says why; the rest is what its rooms need.
+    """`start` has work run, `start_all` several; `suspend` suspends the trigger, with a text that says why; the rest is what its
+    rooms need.
 
     `claiming` is what waits for the answer to its claim, by token; `outage`, `failing` and `resolving` are those rooms.
     """
@@ -49,6 +52,7 @@ class Deciding:
         suspension: Suspension,
         *,
         start: Callable[[Work], None],
+        start_all: Callable[[Iterable[Work]], None],
         suspend: Callable[[str], None],
         copies: Copies,
         capabilities: Callable[[], Capabilities],
@@ -61,6 +65,7 @@ class Deciding:
         self._held = held
         self._leases = leases
         self._start = start
+        self._start_all = start_all
         self._delays: Callable[[], bool] = lambda: capabilities().delayed_release
         self._warned_no_id = False
         self._new_token = desk.awaited.new_token
@@ -99,6 +104,7 @@ class Deciding:
         declaration = desk.declaration  # looked at once, not once a message
         self._checks_persistent = desk.ledger is not None
         self._checks_all = desk.ledger is not None and declaration.non_persistent == "check"
+        self._most = declaration.max_deliveries
         self._body_check = declaration.options.body_check
         self._says_run = declaration.in_doubt == "run"
         self._takes_over = (
@@ -107,36 +113,69 @@ class Deciding:
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 
-    def consider(self, arrival: Arrival) -> None:
-        """Claim what is to be checked by the history; decide the rest at once."""
-        message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
+    def consider(self, arrivals: Iterable[Arrival]) -> None:
+        """Claim what is to be checked by the history, those that are alike together; decide the rest at once."""
+        alike: list[Work] = []
+        source, count = None, 0
+        for arrival in arrivals:
+            message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
+            work = self._to_claim(arrival, message)
+            if work is None:
+                continue
+            if work.source != source or arrival.delivery_count != count or len(alike) == AT_ONCE:
+                self._claim_alike(alike)
+                alike, source, count = [], work.source, arrival.delivery_count
+            alike.append(work)
+        self._claim_alike(alike)
+
+    def _to_claim(self, arrival: Arrival, message: Message) -> Work | None:
+        """None: it was decided, or is being claimed by itself."""
         try:
             key = history_id(arrival.content)
         except MessageFormatError as error:
             work = Work(arrival, message, None, None, self._new_token())
             self._desk.keep(work)
             self.failing.failed(work, error)
-            return
+            return None
         checked = self._checks_all or (self._checks_persistent and arrival.persistent)
-        if checked and key is None:
+        if key is not None and checked:
+            work = Work(arrival, message, key[0], key[1], self._new_token())
+            if not self._body_check:
+                return work
+            self._claim_checked(work)
+            return None
+        id_, source = key or (None, None)
+        work = Work(arrival, message, id_, source, self._new_token())
+        if checked:
             self._tell_no_id(message)
-        if not checked or key is None:
-            work = Work(arrival, message, key[0] if key else None, key[1] if key else None, self._new_token())
-            if checked and self._declaration.options.strict:
+            if self._declaration.options.strict:
                 self._desk.keep(work)
                 self.failing.dead_letter(work, "no_id", None)
-                return
-            self.decided(work, self._classify(work, None, has_history=False))
+                return None
+        self.decided(work, self._classify(work, None, has_history=False))
+        return None
+
+    def _claim_checked(self, work: Work) -> None:
+        """With what stands for its body (TR-47)."""
+        try:
+            work.body_hash = body_hash(work.message, self._body_check)
+        except Exception as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
+            self._desk.keep(work)
+            self.failing.failed(work, error)
             return
-        work = Work(arrival, message, key[0], key[1], self._new_token())
-        if self._body_check:
-            try:
-                work.body_hash = body_hash(message, self._body_check)
-            except Exception as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
-                self._desk.keep(work)
-                self.failing.failed(work, error)
-                return
         self.claim(work, take_over=self._takes_over)
+
+    def _claim_alike(self, works: Sequence[Work]) -> None:
+        ledger = self._desk.ledger
+        if not works or ledger is None:
+            return
+        if self.outage.decides:
+            for work in works:
+                self._undecidable(work)
+            return
+        self.claiming.update([(work.token, work) for work in works])
+        asked = self._desk.asking.claims(works, take_over=self._takes_over, despite_loss=self._says_run)
+        ledger.add_all(asked, works, self._claims_answered, self._claim_unanswered)
 
     def consider_parked(self, arrival: Arrival) -> None:
         """A stored copy that somebody decided about: claimed under the id that it is parked with."""
@@ -173,6 +212,22 @@ class Deciding:
         else:
             self.outage.unclaimed(work)
 
+    def _claims_answered(self, works: Sequence[Work], replies: Sequence[Reply]) -> None:
+        """Of works that are alike, most often with one reply for all."""
+        reply, desk = replies[0], self._desk
+        fresh = reply.done and reply.entry is None and not reply.cautious and works[0].arrival.delivery_count <= self._most
+        if not fresh or self._joining is not None or desk.heard or replies.count(reply) < len(replies):
+            for work, own in zip(works, replies, strict=True):
+                self._claim_answered(work, own)
+            return
+        now = self._leases.begin_all(works, reply)
+        for work in works:  # as nearly every message
+            desk.running[id(work)] = work  # first: another lane may look for it at any time (`Awaited.was_here`)
+            del self.claiming[work.token]
+            work.started = now
+        desk.counters.new += len(works)
+        self._start_all(works)
+
     def _claim_answered(self, work: Work, reply: Reply) -> None:
         if reply.done:
             self._desk.running[id(work)] = work  # first: another lane may look for it at any time (`Awaited.was_here`)
@@ -191,12 +246,7 @@ class Deciding:
             else:
                 self.decided(work, self._classify(work, reply, has_history=True))
             return
-        now = self._leases.begin(work, reply)
-        if reply.entry is None and not self._desk.heard:  # as nearly every message
-            if reply.cautious:
-                work.history_lost = True
-            self._new(work, now)
-            return
+        self._leases.begin(work, reply)
         self._tell_claim(work, reply)
         self._count_abandoned(work, reply)
         if work.parked is not None:
@@ -256,9 +306,9 @@ class Deciding:
             self._desk.tell("duplicate", work, logging.INFO, "was processed before: acknowledged, not run")
         self._desk.accept(work)
 
-    def _new(self, work: Work, now: float | None = None) -> None:
+    def _new(self, work: Work) -> None:
         self._desk.keep(work)
-        if work.arrival.delivery_count > self._declaration.max_deliveries and work.parked is None:  # TR-58; unless decided
+        if work.arrival.delivery_count > self._most and work.parked is None:  # TR-58; unless decided
             self._desk.tell("delivery_limit", work, logging.ERROR, f"was delivered {work.arrival.delivery_count} times: not run")
             self.failing.delivered_too_often(work)
             return
@@ -269,7 +319,7 @@ class Deciding:
             self._desk.tell("new", work, QUIET, text, claimed=work.claimed, history_lost=work.history_lost, over=over)
         if work.question is not None:
             work.question = None
-        work.started = self._desk.clock.monotonic() if now is None else now
+        work.started = self._desk.clock.monotonic()
         if self._joining is not None and not isinstance(work.arrival.content, SetContent):
             self._joining.join(work)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -186,11 +186,6 @@ class Desk:
 
     # -- what the history is told before it leaves --------------------------------------------------------------------
 
-    def key(self, work: Work) -> dict[str, Any]:
-        """What every command about this work begins with."""
-        assert work.id is not None
-        return {"trigger": self.declaration.name, "id": work.id, "source": work.source, "token": work.token}
-
     def complete(self, work: Work, outcome: str) -> None:
         """Write `completed`, then accept. Without a claim there is nothing to write."""
         work.renew_at = None
@@ -206,17 +201,43 @@ class Desk:
         assert self.ledger is not None
         self.ledger.add(self.asking.complete(work, outcome), work, self._completed)
 
+    def complete_all(self, works: Sequence[Work]) -> None:
+        """Handlers have ended well: `complete` for each, those that are alike together."""
+        alike: list[Work] = []
+        for work in works:
+            if work.recorded or not work.claimed:
+                self.complete(work, "done")
+                continue
+            work.renew_at = None
+            if alike and work.source != alike[0].source:
+                self._complete_alike(alike)
+                alike = []
+            alike.append(work)
+        if alike:
+            self._complete_alike(alike)
+
+    def _complete_alike(self, works: Sequence[Work]) -> None:
+        assert self.ledger is not None
+        self.ledger.add_all(self.asking.completions(works, "done"), works, self._all_completed)
+
+    def _all_completed(self, works: Sequence[Work], replies: Sequence[Reply]) -> None:
+        if self.heard or self.detached or self.awaited.told or any(reply.lease_lost for reply in replies):
+            for work, reply in zip(works, replies, strict=True):
+                self._completed(work, reply)
+            return
+        self.counters.completed += len(works)
+        for work in works:
+            self.running.pop(id(work), None)
+        if self.awaited.told:  # somebody has begun to wait before they left
+            for work in works:
+                self._has_left(work)
+        self._accepted += [work.arrival for work in works]
+
     def _completed(self, work: Work, reply: Reply) -> None:
         if reply.lease_lost:
             self.lease_lost(work)
-        elif self.heard or self.detached:
+        else:
             self._finished(work, recorded=True)
-        else:  # the same, as it is for nearly every message
-            self.counters.completed += 1
-            self.running.pop(id(work), None)
-            if self.awaited.told:
-                self._has_left(work)
-            self._accepted.append(work.arrival)
 
     def _finished(self, work: Work, *, recorded: bool) -> None:
         self.counters.completed += 1
@@ -242,7 +263,7 @@ class Desk:
                 self.tell("released", work, QUIET, f"is {to.value}", state=to.value)
                 then()
 
-        command = Release(**self.key(work), to=to, lease=lease, reason=to.value, history_ttl=self.declaration.history_ttl)
+        command = Release(**self.asking.key(work), to=to, lease=lease, reason=to.value, history_ttl=self.declaration.history_ttl)
         self.ledger.add(command, work, answered)
 
     def lease_lost(self, work: Work) -> None:

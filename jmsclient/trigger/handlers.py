@@ -17,7 +17,7 @@ from jmsclient.clock import Bell
 from jmsclient.history.entries import Complete
 from jmsclient.message import Message
 from jmsclient.trigger.batch import Batch, Item, Prepared, grouped
-from jmsclient.trigger.binding import BatchCall, is_async
+from jmsclient.trigger.binding import BatchCall, CallWithMessage, is_async
 from jmsclient.trigger.decision import Status
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.delivery import Delivery, Gathered, ResolverRequest
@@ -61,10 +61,13 @@ class Handlers:
         name, number = declaration.name, declaration.concurrency
         self.inline = may_be_inline and number == 1 and not self._handler_is_async and declaration.resolver is None
         """They run on the thread that starts them: `start` returns when they have ended."""
+        gives_more = self._records or transaction is not None or declaration.resolver is not None
+        self._function: Any = call.function if isinstance(call, CallWithMessage) and not gives_more else None
         on_threads = not self.inline and (
             not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
         )
-        self._threads = HandlerThreads(name, number if on_threads else 0, self._execute, self._done)
+        self._run_one: Callable[..., None] = self._execute if self._function is None else self._execute_with_message
+        self._threads = HandlerThreads(name, number if on_threads else 0, self._run_one, self._done)
         on_loop = self._handler_is_async or self._resolver_is_async
         self._loop = HandlerLoop(name, number, self._execute_async, self._done) if on_loop else None
 
@@ -80,7 +83,7 @@ class Handlers:
         items: Sequence[Item] = works if batch == 1 else grouped(works, batch)
         if self.inline:
             for item in items:
-                self._execute(item)
+                self._run_one(item)
                 self.finished.append(item)
             return len(items)
         if self._loop is None:
@@ -120,6 +123,13 @@ class Handlers:
     def _done(self, item: Item) -> None:
         self.finished.append(item)
         self._bell.ring()
+
+    def _execute_with_message(self, work: Any) -> None:
+        """`_execute` where there is nothing but the handler, and that takes nothing but the message or its body."""
+        try:
+            self._function(work.message)
+        except BaseException as error:  # noqa: BLE001  as below
+            work.error = error
 
     def _execute(self, work: Item) -> None:
         if isinstance(work, Batch):

@@ -77,7 +77,7 @@ class InDoubtMessages:
         elif reason in OTHER_KEY and work.source != reason:
             work.id, work.source = stored_id(f"{work.id}#{_digest(work)}"), reason
         command = Park(
-            **desk.key(work),
+            **desk.asking.key(work),
             envelope=work.parked.envelope if work.parked is not None else envelope_of(work.arrival.content),
             reason=reason,
             delivery_count=work.arrival.delivery_count,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 
 from jmsclient.history.entries import Renew, Reply
 from jmsclient.trigger.desk import Desk
@@ -25,16 +26,23 @@ class Leases:
 
     def begin(self, work: Work, reply: Reply) -> float:
         """A claim was made: what the reply says of it, and when it has to be renewed. Returns the time."""
-        now = self._desk.clock.monotonic()
-        work.claimed = True
         work.entry = reply.entry
         if reply.attempt > work.attempt:
             work.attempt = reply.attempt
-        work.fencing_token = reply.fencing_token
-        work.lease_until = now + self._lease
-        self._renew_at(work, now + self._lease / 3)
-        if self._max_run_time is not None:
-            work.renew_until = now + self._max_run_time
+        return self.begin_all([work], reply)
+
+    def begin_all(self, works: Iterable[Work], reply: Reply) -> float:
+        """Claims were made over nothing, all with this reply."""
+        now = self._desk.clock.monotonic()
+        until, renew_at, fencing_token = now + self._lease, now + self._lease / 3, reply.fencing_token
+        for work in works:
+            work.claimed = True
+            work.fencing_token = fencing_token
+            work.lease_until = until
+            work.renew_at = renew_at
+            if self._max_run_time is not None:
+                work.renew_until = now + self._max_run_time
+        self._first = min(self._first, renew_at)
         return now
 
     def watch(self, now: float) -> None:
@@ -75,4 +83,4 @@ class Leases:
             work.renew_at = None
             desk.tell("lease_lost", work, logging.WARNING, "was taken over by another owner while its handler runs")
 
-        desk.ledger.add(Renew(**desk.key(work), lease=self._lease, history_ttl=desk.declaration.history_ttl), work, answered)
+        desk.ledger.add(Renew(**desk.asking.key(work), lease=self._lease, history_ttl=desk.declaration.history_ttl), work, answered)

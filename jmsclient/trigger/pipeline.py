@@ -108,11 +108,10 @@ class Pipeline(Lifetime):
         arrivals = self._held.take(now, free)
         if free > len(arrivals) and not self._behind_head():
             arrivals += self._waiting.stamped(self._intake.take(free - len(arrivals)))
-        for arrival in arrivals:
-            if self._desk.stopping and not arrival.settled:  # it came although demand was taken back
-                self._late.append(arrival)
-            else:
-                self._deciding.consider(arrival)
+        if self._desk.stopping:  # what is not taken came although demand was taken back
+            self._late += [arrival for arrival in arrivals if not arrival.settled]
+            arrivals = [arrival for arrival in arrivals if arrival.settled]
+        self._deciding.consider(arrivals)
 
     def _free(self) -> int:
         """Handlers that could take one more message."""
@@ -146,18 +145,23 @@ class Pipeline(Lifetime):
 
     def _collect(self, now: float) -> None:
         finished = self._handlers.finished
+        well: list[Work] = []
         while finished:
             item = finished.popleft()
             self._busy -= 1
-            if isinstance(item, Work):
-                if item.error is None and not item.given_up and item.question is None:  # as nearly every message
-                    self._finished += 1
-                    self._desk.complete(item, "done")
-                else:
-                    self._ended_as(item)
-            else:
-                for work in item.works:
-                    self._ended_as(work)
+            if isinstance(item, Work) and item.error is None and not item.given_up and item.question is None:  # as nearly all
+                well.append(item)
+                continue
+            self._ended_well(well)
+            well = []
+            for work in (item,) if isinstance(item, Work) else item.works:
+                self._ended_as(work)
+        self._ended_well(well)
+
+    def _ended_well(self, works: list[Work]) -> None:
+        if works:
+            self._finished += len(works)
+            self._desk.complete_all(works)
 
     def _ended_as(self, work: Work) -> None:
         if work.given_up:
@@ -173,8 +177,7 @@ class Pipeline(Lifetime):
         elif work.error is not None:
             self._failed(work, work.error)
         else:
-            self._finished += 1
-            self._desk.complete(work, "done")
+            self._ended_well([work])
 
     def _unrecorded(self, work: Work, error: UnrecordedError) -> None:
         """Its handler's transaction is rolled back, or in doubt: the message comes again, and then the entry says which (TR-36)."""

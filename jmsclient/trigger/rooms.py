@@ -99,6 +99,7 @@ class Rooms(ABC):
             self._leases,
             self._suspension,
             start=self._ready.append,
+            start_all=self._ready.extend,
             suspend=self._suspend,
             copies=self._copies,
             capabilities=capabilities,

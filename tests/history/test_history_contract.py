@@ -10,6 +10,7 @@ import pytest
 from jmsclient.errors import HistoryUnavailableError, LeaseLostError
 from jmsclient.history import Claim, Claimed, Complete, DocumentHistory, Park, Release, Renew, State
 from jmsclient.history.contract import stored_id
+from jmsclient.history.entries import Alike, Reply
 
 T = "orders"
 Forge = Callable[..., None]
@@ -27,6 +28,52 @@ def abandon(history: DocumentHistory, id: str, token: str = "gone") -> None:  # 
 
 def park(history: DocumentHistory, id: str, token: str = "parker") -> bool:  # noqa: A002
     return history.park(T, id, token=token, envelope=b"\x00\xffwhole", reason="abandoned", delivery_count=3).done
+
+
+# -- groups (TR-38) ---------------------------------------------------------------------------------------------------------
+
+
+def done(replies: list[Reply]) -> list[bool]:
+    return [reply.done for reply in replies]
+
+
+def test_tr38_commands_that_are_alike_are_answered_in_their_order_whatever_is_there(history: DocumentHistory) -> None:
+    history.claim(T, "done", token="earlier")
+    history.complete(T, "done", token="earlier")
+    history.claim(T, "runs", token="other")
+    history.claim(T, "mine", token="t2")
+    claims = Alike(
+        Claim(trigger=T, id="", token="", brief=True), ["new", "done", "mine", "runs", "new"], ["t0", "t1", "t2", "t3", "t4"]
+    )
+    (replies,) = history.begin([claims]).replies()
+    assert done(replies) == [True, False, True, False, False]
+    assert [reply.entry and reply.entry.state for reply in replies] == [
+        None,
+        State.COMPLETED,
+        None,
+        State.PROCESSING,
+        State.PROCESSING,
+    ]
+    assert [entry and entry.token for entry in [history.lookup(T, "new"), history.lookup(T, "runs")]] == ["t0", "other"]
+
+
+def test_tr38_several_kinds_of_commands_go_in_one_group_in_the_order_given(history: DocumentHistory) -> None:
+    claim, complete = Claim(trigger=T, id="", token="", brief=True), Complete(trigger=T, id="", token="")
+    asked = [
+        Alike(claim, ["1", "2", "3"], ["a", "b", "c"], lasting=True),
+        Alike(complete, ["1", "2"], ["a", "b"], lasting=True),
+        Alike.of(Complete(trigger=T, id="3", token="another")),
+        Alike(claim, ["2", "4"], ["d", "e"], lasting=True),
+        Alike(complete, ["4", "3"], ["e", "c"], lasting=True),
+        Alike.of(Claim(trigger="another", id="1", token="f")),
+    ]
+    for _ in range(2):  # a repeat with the same tokens changes nothing but for what is completed
+        replies = history.begin(asked).replies()
+        assert [len(of_these) for of_these in replies] == [3, 2, 1, 2, 2, 1]
+        assert [reply.lease_lost for reply in replies[2]] == [True]
+    assert done(replies[5]) == [True]
+    assert [state(history, id_) for id_ in "1234"] == [State.COMPLETED] * 4
+    assert history.begin([]).replies() == []
 
 
 # -- claim (TR-38, TR-39) ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 from jmsclient import Worker
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.history import Claim, Complete, Park, Release, State, open_history, redis_scripts
+from jmsclient.history.entries import Alike
 from jmsclient.history.redis import RedisHistory
 from jmsclient.options import TriggerOptions
 from jmsclient.testing import ScriptedBackend
@@ -230,34 +231,39 @@ def test_tr39_redis_py_repeats_nothing_by_itself() -> None:
 
 
 def test_tr38_groups_that_are_on_their_way_together_are_answered_each_for_itself(history: RedisHistory) -> None:
-    groups = [[Claim(trigger=T, id=f"{group}-{one}", token=f"{group}-{one}") for one in range(40)] for group in range(3)]
-    waiting = [history.begin(group) for group in groups]
+    like = Claim(trigger=T, id="", token="")
+    names = [[f"{group}-{one}" for one in range(40)] for group in range(3)]
+    waiting = [history.begin([Alike(like, of_group, of_group)]) for of_group in names]
     assert history.claim(T, "between").claimed
-    for group, sent in zip(reversed(groups), reversed(waiting), strict=True):
-        assert [reply.token for reply in sent.replies()] == [command.token for command in group]
-    again = history.begin([Claim(trigger=T, id="0-0", token="another"), Complete(trigger=T, id="0-1", token="0-1")]).replies()
-    assert [reply.done for reply in again] == [False, True]
+    for sent in reversed(waiting):
+        (replies,) = sent.replies()
+        assert [reply.done for reply in replies] == [True] * 40
+    assert all(entry is not None and entry.token == name for name in names[2] for entry in [history.lookup(T, name)])
+    asked = [Claim(trigger=T, id="0-0", token="another"), Complete(trigger=T, id="0-1", token="0-1")]
+    assert [reply.done for (reply,) in history.begin([Alike.of(one) for one in asked]).replies()] == [False, True]
 
 
 def test_tr39_an_answer_that_was_abandoned_is_not_taken_for_another(history: RedisHistory) -> None:
-    history.begin([Claim(trigger=T, id="1", token="1")]).abandon()
+    history.begin([Alike.of(Claim(trigger=T, id="1", token="1"))]).abandon()
     claimed = history.claim(T, "2", token="2")
     assert (claimed.claimed, claimed.token) == (True, "2")
-    assert history.begin([Complete(trigger=T, id="1", token="1")]).replies()[0].done, "it took effect, or is written anew"
+    assert history.begin([Alike.of(Complete(trigger=T, id="1", token="1"))]).replies()[0][0].done, (
+        "it took effect, or is written anew"
+    )
 
 
 def test_tr38_a_script_that_the_server_forgot_is_sent_with_each_group(history: RedisHistory) -> None:
     history.claim(T, "first")
     history._servers._client.script_flush()
-    waiting = [history.begin([Claim(trigger=T, id=str(one), token=str(one))]) for one in range(3)]
-    assert [sent.replies()[0].done for sent in waiting] == [True] * 3
+    waiting = [history.begin([Alike.of(Claim(trigger=T, id=str(one), token=str(one)))]) for one in range(3)]
+    assert [sent.replies()[0][0].done for sent in waiting] == [True] * 3
 
 
 @pytest.mark.real
 def test_tr38_no_more_connections_are_taken_than_the_url_allows(redis_url: str) -> None:
     with open_history(f"{redis_url}?max_connections=2", namespace=uuid4().hex) as history:
-        waiting = [history.begin([Claim(trigger=T, id=str(one), token=str(one))]) for one in range(5)]
-        assert [sent.replies()[0].done for sent in waiting] == [True] * 5
+        waiting = [history.begin([Alike.of(Claim(trigger=T, id=str(one), token=str(one)))]) for one in range(5)]
+        assert [sent.replies()[0][0].done for sent in waiting] == [True] * 5
 
 
 def test_tr49_a_group_sent_to_a_server_that_is_gone_says_so_where_its_replies_are_asked_for() -> None:
@@ -266,6 +272,6 @@ def test_tr49_a_group_sent_to_a_server_that_is_gone_says_so_where_its_replies_ar
         open_history(f"redis://127.0.0.1:{listening.getsockname()[1]}/0") as gone,
     ):
         listening.close()
-        sent = gone.begin([Claim(trigger=T, id="1", token="1")])
+        sent = gone.begin([Alike.of(Claim(trigger=T, id="1", token="1"))])
         with pytest.raises(HistoryUnavailableError):
             sent.replies()

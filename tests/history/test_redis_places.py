@@ -15,6 +15,7 @@ import redis
 from jmsclient.errors import ConfigurationError, HistoryUnavailableError
 from jmsclient.events import Event
 from jmsclient.history import Claim, Complete, Park, Reply, State, open_history, redis_scripts
+from jmsclient.history.entries import Alike
 from jmsclient.history.redis import RedisHistory
 
 from .conftest import trust
@@ -262,18 +263,18 @@ def test_a_cluster_has_groups_on_their_way_and_a_slot_may_move_meanwhile(cluster
     with open_history(cluster_url(cluster), namespace="ahead") as history:
         assert isinstance(history, RedisHistory)
         assert history.sends_ahead
-        first = history.begin([Claim(trigger=trigger, id="1", token="a") for trigger in TRIGGERS])
-        second = history.begin([Claim(trigger=trigger, id="2", token="b") for trigger in TRIGGERS])
-        unread = history.begin([Claim(trigger=TRIGGERS[0], id="3", token="a")])
+        first = history.begin([Alike.of(Claim(trigger=trigger, id="1", token="a")) for trigger in TRIGGERS])
+        second = history.begin([Alike.of(Claim(trigger=trigger, id="2", token="b")) for trigger in TRIGGERS])
+        unread = history.begin([Alike(Claim(trigger=TRIGGERS[0], id="", token=""), ["3", "4"], ["a", "b"])])
         unread.abandon()
-        assert [reply.done for reply in first.replies()] == [True] * len(TRIGGERS)
-        assert [reply.done for reply in second.replies()] == [True] * len(TRIGGERS)
+        assert [reply.done for (reply,) in first.replies()] == [True] * len(TRIGGERS)
+        assert [reply.done for (reply,) in second.replies()] == [True] * len(TRIGGERS)
         manager = history._servers._current().nodes_manager  # type: ignore[attr-defined]
         nodes = [manager.nodes_cache[name] for name in manager.nodes_cache]
         for slot, holders in manager.slots_cache.items():  # as if every slot had moved to its neighbour
             manager.slots_cache[slot] = [nodes[(nodes.index(holders[0]) + 1) % len(nodes)]]
-        third = history.begin([Complete(trigger=trigger, id="1", token="a") for trigger in TRIGGERS])
-        assert [reply.done for reply in third.replies()] == [True] * len(TRIGGERS)
+        third = history.begin([Alike.of(Complete(trigger=trigger, id="1", token="a")) for trigger in TRIGGERS])
+        assert [reply.done for (reply,) in third.replies()] == [True] * len(TRIGGERS)
 
 
 def test_a_group_that_reaches_some_servers_only_leaves_no_answer_to_the_next(

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from jmsclient.history import Claim, Complete
+from jmsclient.history.entries import Command
 from jmsclient.trigger.asking import Asking
 from jmsclient.trigger.work import Work
 
@@ -45,20 +46,33 @@ def test_a_completion_has_all_that_a_completion_has() -> None:
     assert ASKING.complete(work(), "rejected") == expected
 
 
-def test_terms_are_one_object_for_what_a_store_may_treat_alike_only() -> None:
-    def terms(made: Work, **flags: bool) -> object:
-        return ASKING.claim(made, **({"take_over": False, "despite_loss": False} | flags)).terms
+def test_what_is_alike_is_said_with_one_object_which_stands_for_nothing_else() -> None:
+    def like(*works: Work, take_over: bool = False, despite_loss: bool = False) -> Command:
+        asked = ASKING.claims(works, take_over=take_over, despite_loss=despite_loss)
+        assert asked.lasting
+        return asked.like
 
-    usual = terms(work())
-    assert terms(work()) is usual is not None
+    usual = like(work())
+    assert like(work(), work()) is usual
     others = [
-        terms(work(2)),
-        terms(work(source="JMSMessageID")),
-        terms(work(), take_over=True),
-        terms(work(), despite_loss=True),
-        terms(work(), decided=True),
-        ASKING.complete(work(), "done").terms,
-        ASKING.complete(work(), "joined").terms,
+        like(work(2)),
+        like(work(source="JMSMessageID")),
+        like(work(), take_over=True),
+        like(work(), despite_loss=True),
+        ASKING.completions([work()], "done").like,
+        ASKING.completions([work()], "joined").like,
+        ASKING.completions([work(source="JMSMessageID")], "done").like,
     ]
     assert len({id(one) for one in [usual, *others]}) == len(others) + 1
-    assert terms(work(body_hash=b"hash")) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, -1])
+def test_tr39_commands_that_are_alike_are_each_what_they_would_be_by_themselves(count: int) -> None:
+    works = [work(count), work(count)]
+    works[1].id, works[1].token = "2", "b"
+    claims = ASKING.claims(works, take_over=True, despite_loss=False)
+    assert list(claims.commands()) == [ASKING.claim(one, take_over=True, despite_loss=False) for one in works]
+    assert list(claims.part(1, 2).commands()) == list(claims.commands())[1:]
+    completions = ASKING.completions(works, "done")
+    assert list(completions.commands()) == [ASKING.complete(one, "done") for one in works]
+    assert len(claims) == len(completions) == 2

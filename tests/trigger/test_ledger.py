@@ -10,7 +10,7 @@ import pytest
 from jmsclient.errors import HistoryUnavailableError
 from jmsclient.history import Claim, Release
 from jmsclient.history.contract import DocumentHistory, Sent
-from jmsclient.history.entries import Command, Reply
+from jmsclient.history.entries import Alike, Command, Reply
 from jmsclient.testing import ManualClock
 from jmsclient.trigger.ledger import FEW, MANY, MOST_AHEAD, Ledger
 from jmsclient.trigger.work import Work
@@ -28,15 +28,15 @@ class Store(DocumentHistory):
         self.abandoned: list[int] = []
         self.silent: set[int] = set()
 
-    def begin(self, commands: Sequence[Command]) -> Sent:
+    def begin(self, asked: Sequence[Alike]) -> Sent:
         number = len(self.sent)
-        self.sent.append(list(commands))
+        self.sent.append([command for one in asked for command in one.commands()])
 
-        def replies() -> list[Reply]:
+        def replies() -> list[list[Reply]]:
             self.asked.append(number)
             if number in self.silent:
                 raise HistoryUnavailableError("does not answer")
-            return [Reply(done=True, token=command.token) for command in commands]
+            return [[Reply(done=True, token=token) for token in one.tokens] for one in asked]
 
         return Sent(replies, lambda: self.abandoned.append(number))
 
