@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
@@ -39,7 +40,7 @@ def reach(settings: Settings, clock: Clock, deadline: float | None) -> tuple[soc
 
 def _connected(settings: Settings, clock: Clock, deadline: float | None) -> socket.socket:
     """At one of its addresses: each has its share of the time, so that one that never answers leaves some for the others."""
-    places = _addresses(settings)
+    places = _addresses_in_time(settings, clock, deadline)
     failure: OSError = TimeoutError()
     for rest in range(len(places), 0, -1):
         left = clock.left(deadline)
@@ -68,6 +69,30 @@ def _connected_to(place: Any, timeout: float | None) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _addresses_in_time(settings: Settings, clock: Clock, deadline: float | None) -> list[Any]:
+    """The system's resolver takes no time-out, and may take minutes: whoever asks it is left to it when the time is over."""
+    found: list[list[Any] | Exception] = []
+    bell = clock.bell()
+
+    def ask() -> None:
+        try:
+            found.append(_addresses(settings))
+        except Exception as error:  # noqa: BLE001  whatever it is, whoever waits is to hear it
+            found.append(error)
+        bell.ring()
+
+    threading.Thread(target=ask, name=f"jmsclient-amqp-resolve-{settings.host}", daemon=True).start()
+    bell.wait(clock.left(deadline))
+    if not found:
+        raise RequestTimeoutError(
+            f"{settings.peer}: this machine's name service does not say in time where the host {settings.host!r} is: does it "
+            "answer at all, and is the host right?"
+        )
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
 
 
 def _addresses(settings: Settings) -> list[Any]:

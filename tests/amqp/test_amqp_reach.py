@@ -159,6 +159,26 @@ def test_what_cannot_be_a_host(host: str) -> None:
     assert "63 characters" in str(error)
 
 
+def test_o09_a_name_service_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows no time-out, so that nobody waits for it who has one."""
+    over = threading.Event()
+    asked: list[threading.Thread] = []
+
+    def unanswered(*_: object, **__: object) -> None:
+        asked.append(threading.current_thread())
+        over.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unanswered)
+    try:
+        with pytest.raises(RequestTimeoutError, match=r"name service .* 'broker\.example'"):
+            connect("amqp://broker.example", 0.2)
+    finally:
+        over.set()
+    for thread in asked:
+        thread.join()
+
+
 def test_each_address_of_a_host_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a host whose first address never answers would not be reached, and three that do not would take three times as long."""
     shares: list[float] = []
