@@ -71,7 +71,8 @@ class MessageConsumer(Iterating):
 
         None at the time-out, or when somebody else closes the consumer meanwhile. In AUTO the acknowledge is handed to the
         provider before this returns. Raises ValueError for a negative timeout or NaN; IllegalStateError on a closed
-        consumer, in a second thread, or while a listener is set; ConnectionLostError when the connection fails.
+        consumer, in a second thread, or while a listener is set; ConnectionLostError when the connection fails;
+        RequestTimeoutError without a window, where the provider does not say in time that nothing is on its way: receive again.
         """
         timeout = checked_timeout(timeout)
         session = self._session

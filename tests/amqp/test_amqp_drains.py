@@ -12,7 +12,7 @@ import pytest
 
 from jmsclient import AcknowledgeMode, events
 from jmsclient.destination import Topic
-from jmsclient.errors import ConnectionLostError, TransactionRolledBackError
+from jmsclient.errors import ConnectionLostError, RequestTimeoutError, TransactionRolledBackError
 from jmsclient.jms.connection import Connection
 from jmsclient.options import ConnectionOptions
 from jmsclient.testing import ManualClock
@@ -259,9 +259,9 @@ def test_a_durable_subscription_is_not_ended_with_its_link(silent: Peer, connect
 
 
 @contextmanager
-def connected(peer: Peer, clock: ManualClock, query: str = "") -> Iterator[Connection]:
+def connected(peer: Peer, clock: ManualClock, query: str = "", *, request_timeout: float = 200.0) -> Iterator[Connection]:
     places = parse_places(f"{peer.url}?idle_timeout=0&initial_reconnect_delay=0.01{query}", clock=clock)
-    with Connection(places, start=True, request_timeout=200.0, options=ConnectionOptions()) as connection:
+    with Connection(places, start=True, request_timeout=request_timeout, options=ConnectionOptions()) as connection:
         yield connection
         peer.on.clear()  # so that the end is an orderly one
 
@@ -269,13 +269,13 @@ def connected(peer: Peer, clock: ManualClock, query: str = "") -> Iterator[Conne
 class Receiving:
     """A receive on a thread of its own."""
 
-    def __init__(self, consumer: Any, timeout: float) -> None:
+    def __init__(self, consumer: Any, timeout: float | None) -> None:
         self.result: Any = "nothing yet"
         self._consumer = consumer
         self._thread = threading.Thread(target=self._run, args=(timeout,), daemon=True)
         self._thread.start()
 
-    def _run(self, timeout: float) -> None:
+    def _run(self, timeout: float | None) -> None:
         try:
             message = self._consumer.receive(timeout)
             self.result = None if message is None else message.text
@@ -332,6 +332,24 @@ def test_if_18_without_a_window_too(silent: Peer, clock: ManualClock) -> None:
         assert receiving.ended() is None
         another_link(silent, clock, connection)
         receiving = Receiving(consumer, PATIENCE)
+        conversation.transfer(conversation.receiving_link(), MESSAGE)
+        assert receiving.ended() == "hello"
+
+
+def test_if_18_a_receive_without_a_window_ends_before_its_link_where_that_is_asked(silent: Peer, clock: ManualClock) -> None:
+    """`request_timeout` bounds the call, `drain_timeout` the link: whoever asks again goes on over another one by itself."""
+    with connected(silent, clock, request_timeout=30.0) as connection:
+        consumer = connection.create_session().create_consumer("q", prefetch=0)
+        receiving = Receiving(consumer, 0.0)
+        conversation = silent.last
+        conversation.wait_for(lambda: drains(conversation), "no drain")
+        waited(clock, connection.transport, 31.0, conversation)
+        assert isinstance(receiving.ended(), RequestTimeoutError)
+        assert conversation.heard(DETACH) == []
+        receiving = Receiving(consumer, None)
+        passed(clock, connection.transport, 29.5)
+        another_link(silent, clock, connection)
+        connection.keeper.call(lambda: None)  # what came for the receive that was left has gone back
         conversation.transfer(conversation.receiving_link(), MESSAGE)
         assert receiving.ended() == "hello"
 
