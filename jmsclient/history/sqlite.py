@@ -20,7 +20,7 @@ from jmsclient.errors import HistoryUnavailableError, StoreError
 from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, ParkedMessage
 from jmsclient.history.entries import Command, Entry, Join, Park, Reply, Stored, apply, copy_change
 from jmsclient.history.rows import COLUMNS, Key, from_row, parked_of, to_row
-from jmsclient.history.sqlite_file import BootClock, check_file, connect, prepare
+from jmsclient.history.sqlite_file import BootClock, check_file, connect, held_through_forks, prepare
 from jmsclient.history.sweeper import Sweeper
 
 SWEPT_AT_ONCE = 500
@@ -76,6 +76,7 @@ class SqliteHistory(DocumentHistory):
                 raise
         except sqlite3.Error as error:
             raise StoreError(f"history {str(self._path)!r} cannot be opened: {error}") from error
+        held_through_forks.add(self._path)
         self._process = os.getpid()
         self._sweeper = Sweeper(SYSTEM_CLOCK, self.purge_expired)
         self._sweeper.watch(float("inf"))  # what earlier processes left is swept too
@@ -129,6 +130,7 @@ class SqliteHistory(DocumentHistory):
             if self._closed:
                 return
             self._closed = True
+            held_through_forks.remove(self._path)
             if self._process == os.getpid():
                 self._connection.close()
 

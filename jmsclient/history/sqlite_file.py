@@ -8,11 +8,13 @@ a file that is not ours is left as it is.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import sqlite3
 import stat
-import struct
 import time
+from contextlib import closing
 from pathlib import Path
 
 from jmsclient.errors import StoreError, StoreFormatError
@@ -20,8 +22,10 @@ from jmsclient.history.contract import OPERATION_TIMEOUT
 
 APPLICATION_ID = 0x4A4D5348  # "JMSH"
 FORMAT = 2
-_MAGIC = b"SQLite format 3\x00"
-_VERSION_AT = 60  # offset in SQLite's file header of user_version; application_id is 8 bytes on
+HEADER_SIZE = 100
+SHARED_BYTES = 0x40000002, 510
+"""Where in its file an SQLite that has it open holds a shared lock, and how long that is; the same of a log's shared memory."""
+SHARED_MEMORY_BYTES = 128, 1
 
 _SCHEMA = (
     """CREATE TABLE entries (
@@ -68,19 +72,29 @@ def check_file(path: Path) -> None:
     for place in (folder, path):
         if place.exists() and (not os.access(place, os.W_OK) or not place.stat().st_mode & 0o222):
             raise StoreError(f"history {str(path)!r}: {str(place)!r} is read-only; make it writable or choose another file")
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:
         return
     try:
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError as error:
-        raise StoreError(f"history {str(path)!r} cannot be read: {error.strerror}") from error
-    if not header:
-        return
-    if not header.startswith(_MAGIC) or len(header) < 100:
-        raise StoreFormatError(f"history {str(path)!r} is not an SQLite file; it is left as it is, choose another name")
-    version, application = struct.unpack_from(">I4xI", header, _VERSION_AT)
+        application, version = _said_by_its_header(path)
+    except sqlite3.DatabaseError as error:
+        if not os.access(path, os.R_OK):
+            raise StoreError(f"history {str(path)!r} cannot be read: {error}") from error
+        raise StoreFormatError(
+            f"history {str(path)!r} is not an SQLite file; it is left as it is, choose another name ({error})"
+        ) from error
     _check_format(path, application, version)
+
+
+def _said_by_its_header(path: Path) -> tuple[int, int]:
+    """Its application_id and user_version, without a lock or a change. Raises sqlite3.DatabaseError.
+
+    By SQLite, never by a file of Python's: closing that would drop every lock that this process has on the file, those of other
+    histories on it included. Then the next process to leave takes itself for the last one and removes the write-ahead log, and what
+    is written here afterwards is lost."""
+    if path.stat().st_size < HEADER_SIZE:
+        raise sqlite3.DatabaseError("it is shorter than a header")
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
 
 
 def _check_format(path: Path, application: int, version: int) -> None:
@@ -97,6 +111,41 @@ def connect(path: Path, wait: float = OPERATION_TIMEOUT) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA synchronous = FULL")
     return connection
+
+
+class HeldThroughForks:
+    """Files that this process has connections to. A forked child takes the locks on them that SQLite takes itself to have there:
+    it remembers its parent's, which the system does not give to a child.
+
+    Without them the parent, or whoever comes after it, takes itself for alone when it closes or opens the file: the write-ahead log
+    is removed or begun anew under the child, and what that writes is lost. They are held until the child ends."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []  # one for each; append and remove are atomic: no lock
+        self._held: list[int] = []
+        os.register_at_fork(after_in_child=self._hold)
+
+    def add(self, path: Path) -> None:
+        """A connection was opened."""
+        self._paths.append(path)
+
+    def remove(self, path: Path) -> None:
+        """It was closed."""
+        self._paths.remove(path)
+
+    def _hold(self) -> None:
+        for path in set(self._paths):
+            self._lock(path, *SHARED_BYTES)
+            self._lock(path.with_name(f"{path.name}-shm"), *SHARED_MEMORY_BYTES)
+
+    def _lock(self, path: Path, start: int, length: int) -> None:
+        with contextlib.suppress(OSError):  # the file is gone: there is nothing to hold
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._held.append(file)  # never closed: that would drop every lock on it
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, length, start)
+
+
+held_through_forks = HeldThroughForks()
 
 
 def prepare(connection: sqlite3.Connection, path: Path, clock: BootClock) -> float:

@@ -246,6 +246,57 @@ def test_a_forks_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
         assert not history.claim(T, "child").claimed
 
 
+def in_another_process(path: Path, call: str) -> str:
+    """What a process says that opens the file, does this with `history` and leaves."""
+    program = f"import sys; from jmsclient.history import open_history\nwith open_history(sys.argv[1]) as history: {call}"
+    done = subprocess.run([sys.executable, "-c", program, f"sqlite:{path}"], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.strip()
+
+
+def test_tr38_a_file_that_one_process_opens_twice_stays_one_file_for_all_others(tmp_path: Path) -> None:
+    """A file descriptor that was opened and closed beside SQLite's took its locks along: the next process to leave removed the
+    write-ahead log, and neither saw what the other wrote from then on."""
+    path = tmp_path / "history.db"
+    with SqliteHistory(path) as history:
+        history.claim(T, "before")
+        SqliteHistory(path).close()
+        in_another_process(path, f"history.claim({T!r}, 'theirs')")
+        assert history.lookup(T, "theirs") is not None
+        history.claim(T, "ours")
+        assert in_another_process(path, f"print(history.claim({T!r}, 'ours').claimed)") == "False"
+
+
+def test_tr38_what_a_forks_child_writes_is_kept_when_its_parent_has_closed_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    to_child, from_child = os.pipe(), os.pipe()
+    history = SqliteHistory(path)
+    history.claim(T, "before")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(to_child[1])
+            os.read(to_child[0], 1)
+            seen = not history.claim(T, "theirs").claimed
+            status = 0 if seen and history.claim(T, "childs").claimed else 2
+            os.write(from_child[1], b".")
+            os.read(to_child[0], 1)  # until the parent has looked, or has ended
+        finally:
+            os._exit(status)
+    os.close(from_child[1])
+    history.close()
+    in_another_process(path, f"history.claim({T!r}, 'theirs')")
+    os.write(to_child[1], b".")
+    assert os.read(from_child[0], 1) == b"."
+    try:
+        assert in_another_process(path, f"print(history.claim({T!r}, 'childs').claimed)") == "False"
+    finally:
+        os.close(to_child[1])
+        os.close(from_child[0])
+        os.close(to_child[0])
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_an_interrupted_group_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SqliteHistory(tmp_path / "history.db") as history:
         monkeypatch.setattr(history, "_now", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
