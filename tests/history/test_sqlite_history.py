@@ -276,6 +276,8 @@ def test_tr38_what_a_forks_child_writes_is_kept_when_its_parent_has_closed_the_f
         status = 1
         try:
             os.close(to_child[1])
+            history.claim(T, "before the parent closed it")
+            os.write(from_child[1], b".")
             os.read(to_child[0], 1)
             seen = not history.claim(T, "theirs").claimed
             status = 0 if seen and history.claim(T, "childs").claimed else 2
@@ -284,6 +286,7 @@ def test_tr38_what_a_forks_child_writes_is_kept_when_its_parent_has_closed_the_f
         finally:
             os._exit(status)
     os.close(from_child[1])
+    assert os.read(from_child[0], 1) == b"."
     history.close()
     in_another_process(path, f"history.claim({T!r}, 'theirs')")
     os.write(to_child[1], b".")
