@@ -215,7 +215,7 @@ class Deciding:
     def _claims_answered(self, works: Sequence[Work], replies: Sequence[Reply]) -> None:
         """Of works that are alike, most often with one reply for all."""
         reply, desk = replies[0], self._desk
-        fresh = reply.done and reply.entry is None and not reply.cautious and works[0].arrival.delivery_count <= self._most
+        fresh = reply.done and reply.entry is None and works[0].arrival.delivery_count <= self._most
         if not fresh or self._joining is not None or desk.heard or replies.count(reply) < len(replies):
             for work, own in zip(works, replies, strict=True):
                 self._claim_answered(work, own)
@@ -225,6 +225,7 @@ class Deciding:
             desk.running[id(work)] = work  # first: another lane may look for it at any time (`Awaited.was_here`)
             del self.claiming[work.token]
             work.started = now
+            work.history_lost = reply.cautious
         desk.counters.new += len(works)
         self._start_all(works)
 
