@@ -48,9 +48,12 @@ def of_a_history(command: Any) -> Any:
 @of_a_history
 def show(url: str | None, namespace: str, form: str, trigger: str, id: str) -> None:  # noqa: A002  the argument's name
     """Show what the history of a trigger knows of one message id."""
+    from jmsclient.history.contract import as_listed, stored_id
+
     with _history(url, namespace) as store:
-        found = {source: store.lookup(trigger, id, source=source) for source in SOURCES}
-    entries = [_summary(trigger, id, source, entry) for source, entry in found.items() if entry is not None]
+        asked = [(name, source) for name in dict.fromkeys((stored_id(id), as_listed(id))) for source in SOURCES]
+        found = zip(asked, store.lookup_many(trigger, asked), strict=True)
+    entries = [_summary(trigger, id, source, entry) for (_, source), entry in found if entry is not None]
     if form == "json":
         click.echo(json.dumps(entries, indent=2))
     elif not entries:

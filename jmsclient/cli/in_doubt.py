@@ -128,8 +128,9 @@ def _find(store: DocumentHistory, trigger: str | None, source: str | None, id_: 
     from jmsclient.history.contract import stored_id
 
     names = (id_, stored_id(id_))
-    listed = (*store.in_doubt(trigger), *store.decided(trigger, limit=MANY))
-    of_that_id = {(one.trigger, one.source): one for one in listed if one.id in names and source in (None, one.source)}
+    listed = [one for one in (*store.in_doubt(trigger), *store.decided(trigger, limit=MANY)) if source in (None, one.source)]
+    meant = [one for one in listed if one.id in names] or [one for one in listed if printable(one.id) == id_]  # as it was shown
+    of_that_id = {(one.trigger, one.source): one for one in meant}
     found = list(of_that_id.values())
     if not found:
         raise click.ClickException(f"no message {id_!r} is In Doubt; see: jmsclient in-doubt list")

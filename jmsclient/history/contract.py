@@ -31,12 +31,20 @@ LONGEST_ID = 200
 """Bytes of an id that is stored as it is; longer ones are stored as `sha256:` and hex (TR-32)."""
 
 
+LISTED = len("sha256:") + 64
+
+
 def stored_id(id: str) -> str:  # noqa: A002  the field's word
     """The id as it is kept (TR-32). One that no UTF-8 can hold is hashed too, so that every store can keep it."""
     raw = id.encode("utf-8", "surrogatepass")
     if len(raw) > LONGEST_ID or id.startswith("sha256:") or (not id.isascii() and any("\ud800" <= char <= "\udfff" for char in id)):
         return "sha256:" + hashlib.sha256(raw).hexdigest()
     return id
+
+
+def as_listed(id: str) -> str:  # noqa: A002
+    """The id as it is kept, where it was taken from a list, which shows one that is hashed already."""
+    return id if len(id) == LISTED and id.isascii() and id.startswith("sha256:") else stored_id(id)
 
 
 class _Tokens:
@@ -212,7 +220,7 @@ class DocumentHistory(ABC):
         *,
         source: str | None = None,
     ) -> None:
-        """Decide about a parked message, by the id that it is listed with: Status.NEW has a worker of the trigger run it,
+        """Decide about a parked message, by the id that it is listed with or has: Status.NEW has a worker of the trigger run it,
         Status.DUPLICATE has it settled as done (TR-34). `by` says who; that and the time are kept with the entry. Until a worker
         has begun, the last decision holds. `source` is needed only where two parked messages have one id.
 
@@ -234,9 +242,11 @@ class DocumentHistory(ABC):
                 )
             if listed:
                 id, source = listed[0].id, listed[0].source  # noqa: A001
-        command = Decide(trigger=trigger, id=id, source=source or "JMSMessageID", token="", decision=decision, by=by)
-        if not self.exchange([command])[0].done:
-            raise IllegalStateError(f"no message {id!r} of trigger {trigger!r} is In Doubt: it may have been settled meanwhile")
+        for name in dict.fromkeys((as_listed(id), stored_id(id))):
+            command = Decide(trigger=trigger, id=name, source=source or "JMSMessageID", token="", decision=decision, by=by)
+            if self.exchange([command])[0].done:
+                return
+        raise IllegalStateError(f"no message {id!r} of trigger {trigger!r} is In Doubt: it may have been settled meanwhile")
 
     # -- one-element calls ------------------------------------------------------------------------------------------
 

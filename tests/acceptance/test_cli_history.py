@@ -10,6 +10,7 @@ import pytest
 
 from jmsclient.cli.main import main
 from jmsclient.history import open_history
+from jmsclient.history.contract import stored_id
 
 
 @pytest.fixture
@@ -92,3 +93,12 @@ def test_a_file_that_is_no_journal_is_refused_and_not_called_clean(capsys: pytes
     assert "history.db' is no journal" in capsys.readouterr().err
     assert main(["history", "check", str(journal), str(empty)]) == 0
     assert "1 lines cannot be read" in capsys.readouterr().out
+
+
+def test_show_of_a_long_id_is_by_either_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long, url = "x" * 5000, f"sqlite:{tmp_path / 'history.db'}"
+    with open_history(url) as history:
+        history.claim("orders", long, source="uuid")
+    for form in (long, stored_id(long)):
+        assert main(["history", "show", form, "--trigger", "orders", "--history", url]) == 0
+        assert "processing" in capsys.readouterr().out

@@ -66,6 +66,17 @@ def test_list_of_another_namespace(parked: CommandLine) -> None:
     assert [one["id"] for one in json.loads(done.stdout)] == ["elsewhere"]
 
 
+@pytest.mark.parametrize("key", ["a\nb", "\x1b[31mred", "a\\nb", "tab\t", "ünïcödé"])
+def test_an_id_that_nobody_can_type_is_decided_as_it_is_shown(jmsclient: CommandLine, key: str) -> None:
+    park(jmsclient, "queue:///orders", key)
+    shown = jmsclient("in-doubt", "list", *HISTORY).stdout.splitlines()[1].split()[1]
+    assert jmsclient("in-doubt", "show", shown, *HISTORY).returncode == 0
+    done = jmsclient("in-doubt", "decide", shown, "--duplicate", *HISTORY)
+    assert done.returncode == 0, done.stderr
+    with open_history(f"sqlite:{jmsclient.folder / 'history.db'}") as history:
+        assert [one.id for one in history.decided()] == [key]
+
+
 def test_nothing_in_doubt_says_so(parked: CommandLine) -> None:
     done = parked("in-doubt", "list", "--trigger", "other", *HISTORY)
     assert (done.returncode, done.stdout) == (0, "nothing is In Doubt of trigger other\n")

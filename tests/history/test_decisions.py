@@ -13,6 +13,7 @@ import pytest
 from jmsclient import Status
 from jmsclient.errors import ConfigurationError, IllegalStateError, LeaseLostError
 from jmsclient.history import Claim, Complete, DocumentHistory, ParkedMessage, Reply, State, open_history
+from jmsclient.history.contract import new_token, stored_id
 
 T = "orders"
 
@@ -193,6 +194,18 @@ def test_tr32_a_long_id_is_decided_by_the_id_that_the_message_has(history: Docum
     history.park(T, long, token="parker", envelope=b"", reason="abandoned")
     history.decide(T, long, Status.NEW, "ada")
     assert history.get(T, long) is not None
+
+
+@pytest.mark.parametrize("source", [None, "uuid"])
+@pytest.mark.parametrize("id_", ["x" * 5000, "\ud800", "sha256:" + "0" * 64, "sha256:"])
+def test_tr32_an_id_that_is_hashed_is_decided_by_either_form(history: DocumentHistory, id_: str, source: str | None) -> None:
+    for form in (id_, stored_id(id_)):
+        history.park(T, id_, token=new_token(), envelope=b"x", reason="abandoned", source="uuid")
+        history.decide(T, form, Status.DUPLICATE, "ada", source=source)
+        (decided,) = history.decided(T)
+        assert decided.id == stored_id(id_)
+        with pytest.raises(IllegalStateError):
+            history.decide(T, id_ + "x", Status.NEW, "ada", source=source)
 
 
 def test_decided_gives_the_oldest_first_and_at_most_the_limit(history: DocumentHistory) -> None:
