@@ -109,6 +109,7 @@ def check(journals: tuple[str, ...], history_ttl: float, form: str) -> int:
     from jmsclient.exporters.journal_check import Check
 
     checking = Check(history_ttl=history_ttl)
+    journals = tuple({os.path.realpath(name): name for name in journals}.values())  # each once, however often it is named
     for name in journals:
         with open(name, encoding="utf-8", errors="replace") as file:
             read = checking.read(file)

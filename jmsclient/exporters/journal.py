@@ -37,6 +37,10 @@ class Journal:
         self.run = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         """Which process it is, in each line: a journal may be shared, and a process started again."""
         self.dropped = 0
+        self._told = 0
+        """Of them, by a line that is in the file: it is said again until it is, or whoever checks that would take it for whole."""
+        self._untold = 0
+        """Of them, by the first of the lines that are written now."""
         self._clock = clock
         self._bell = clock.bell()
         self._waiting: deque[tuple[float, Event]] = deque()
@@ -85,17 +89,16 @@ class Journal:
     # -- the writing thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        told = 0
         while not (self._stopping and not self._waiting):
             if not self._stopping:
                 self._bell.wait(None)
                 self._pause()
             self._rung = False
             lines = [self._line(*self._waiting.popleft()) for _ in range(len(self._waiting))]
-            if self.dropped > told:
-                event = Event(name=DROPPED, area="journal", text="", fields={"count": self.dropped - told})
-                lines.append(self._line(self._clock.wall(), event))
-                told = self.dropped
+            self._untold = self.dropped - self._told
+            if self._untold:
+                event = Event(name=DROPPED, area="journal", text="", fields={"count": self._untold})
+                lines.insert(0, self._line(self._clock.wall(), event))
             self._write(lines)
         self._close()
 
@@ -116,21 +119,26 @@ class Journal:
         data = b"".join(lines)
         if not data:
             return
+        whole = 0
         try:
             if self._moved():
                 self._close()
                 self._open()
             assert self._file is not None
-            written = os.write(self._file, b"\n" + data if self._torn else data)
+            data = b"\n" + data if self._torn else data
+            written = os.write(self._file, data)
             self._torn = written < len(data)
             self._failing = False
+            whole = data.count(b"\n", 0, written) - data.startswith(b"\n") if self._torn else len(lines)
         except OSError as error:
             self._torn = True
-            self.dropped += len(lines)
             if not self._failing:
                 self._failing = True
                 text = f"the journal {str(self.path)!r} cannot be written: {error.strerror}; its lines are dropped until it can"
                 emit("journal", "journal_failed", text, level=logging.ERROR)
+        if self._untold and whole:
+            self._told += self._untold
+        self.dropped += len(lines) - whole - (self._untold > 0 and not whole)
 
     def _moved(self) -> bool:
         """The file was rotated away."""

@@ -7,6 +7,7 @@ process that was killed may have lost the lines of its last moment. Source: rule
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -67,34 +68,49 @@ class Check:
 
     def __init__(self, *, history_ttl: float = 86400.0) -> None:
         self._history_ttl = history_ttl
-        self._lines: list[tuple[float, int, Line]] = []
+        self._parts: dict[str, list[list[Line]]] = {}  # by run: what each file has of it
         self._report = Report()
-        self._latest: dict[str, float] = {}  # by run, so that a clock that is set back changes no order
+        self._latest: dict[str, float] = {}  # by run
         self._closed: set[str] = set()
 
     def read(self, lines: Iterable[str]) -> int:
         """Those of one file. Returns how many of them are a journal's."""
-        before = len(self._lines)
+        here: dict[str, list[Line]] = {}
         for text in lines:
             if not text.strip():
                 continue
             self._report.lines += 1
             try:
                 line = json.loads(text)
-                run, when = str(line["run"]), float(line["time"])
-            except (ValueError, KeyError, TypeError):
+                run, line["time"] = str(line["run"]), float(line["time"])
+                datetime.fromtimestamp(line["time"], UTC)
+            except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
                 self._report.unreadable += 1
                 continue
-            self._latest[run] = when = max(when, self._latest.get(run, when))
             if line.get("event") == CLOSED:
                 self._closed.add(run)
-            self._lines.append((when, len(self._lines), line))
-        return len(self._lines) - before
+            here.setdefault(run, []).append(line)
+        for run, part in here.items():
+            self._parts.setdefault(run, []).append(part)
+        return sum(map(len, here.values()))
+
+    def _in_order(self) -> list[tuple[float, int, Line]]:
+        """A process's own lines as they were written, whatever its clock did meanwhile; its files by their beginnings, for a shell
+        names those that were rotated last."""
+        ordered: list[tuple[float, int, Line]] = []
+        for run, parts in self._parts.items():
+            latest = -math.inf
+            for part in sorted(parts, key=lambda one: one[0]["time"]):
+                for line in part:
+                    latest = max(latest, line["time"])
+                    ordered.append((latest, len(ordered), line))
+            self._latest[run] = latest
+        return sorted(ordered, key=lambda one: one[:2])
 
     def report(self) -> Report:
         report = self._report
         ids: dict[tuple[str, str], _Id] = {}
-        for when, _, line in sorted(self._lines, key=lambda one: one[:2]):
+        for when, _, line in self._in_order():
             self._look(ids, when, line)
         report.ids = len(ids)
         report.runs = len(self._latest)

@@ -19,7 +19,7 @@ from jmsclient.errors import ConfigurationError, StoreError
 from jmsclient.events import Event, emit, subscribe
 from jmsclient.exporters import journal as journal_module
 from jmsclient.exporters.journal import Journal
-from jmsclient.exporters.journal_check import Check
+from jmsclient.exporters.journal_check import INCOMPLETE, Check
 from jmsclient.options import WorkerOptions
 from jmsclient.testing import ScriptedBackend
 
@@ -166,6 +166,39 @@ def test_a_disk_that_is_full_is_told_once_and_its_lines_are_counted(
     check.read(path.read_text().splitlines())
     assert check.report().unreadable == 1
     assert '"fine"' in path.read_text()
+
+
+@pytest.mark.parametrize("how", ["refused", "cut short"])
+def test_what_a_full_disk_dropped_is_said_in_the_journal_once_it_can_be(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A journal that has lost lines must not be taken for a clean one: that is said again until it is written."""
+    write, full = os.write, threading.Event()
+
+    def limited(file: int, data: bytes) -> int:
+        if not full.is_set():
+            return write(file, data)
+        if how == "refused":
+            raise OSError(28, "No space left on device")
+        return write(file, data[:5])
+
+    until(lambda: path.read_bytes().endswith(b"}\n"))
+    monkeypatch.setattr(journal_module.os, "write", limited)
+    full.set()
+    for number in range(1, 4):
+        emit("trigger", "lost", "", number=number)
+        # What it says of its own trouble, once, is lost too.
+        until(lambda number=number: journal.dropped == number + (how == "refused"))
+    full.clear()
+    emit("trigger", "kept", "")
+    journal.stop()
+    check = Check()
+    check.read(path.read_text().splitlines())
+    report = check.report()
+    assert sum(int(one.text.split(" ")[0]) for one in report.findings if one.kind == INCOMPLETE) == journal.dropped
+    assert not report.clean
+    assert '"lost"' not in path.read_text()
+    assert '"kept"' in path.read_text()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

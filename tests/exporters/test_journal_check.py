@@ -160,6 +160,40 @@ def test_journals_are_read_together_in_the_order_of_time() -> None:
     assert checked(second, killed).findings == []
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_rotated_files_of_one_process_may_be_given_in_any_order(order: tuple[int, ...]) -> None:
+    """A shell gives `journal.jsonl*` with the newest first."""
+    whole = [{**line, "time": line["time"] + number, "id": str(number)} for number in range(30) for line in story(*DONE)]
+    rotated = [whole[:41], whole[41:83], whole[83:]]
+    report = checked(*[rotated[one] for one in order])
+    assert (report.findings, report.ids, report.runs) == ([], 30, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"time": NaN, "run": "a"}',
+        '{"time": 1e999, "run": "a"}',
+        '{"time": 1e300, "run": "a"}',
+        '{"time": "then", "run": "a"}',
+        '{"time": {}, "run": "a"}',
+    ],
+    ids=lambda text: text[:25],
+)
+def test_what_is_no_line_of_a_journal_is_counted(text: str) -> None:
+    check = Check()
+    assert check.read([text, *map(json.dumps, story(*DONE))]) == 4
+    assert check.report().unreadable == 1
+
+
+def test_a_journal_that_is_named_twice_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in story(*DONE)))
+    assert main(["history", "check", str(path), f"{tmp_path}/./journal.jsonl"]) == 0
+    assert "1 journals, 4 lines" in capsys.readouterr().out
+
+
 def test_the_command_says_what_it_found_and_exits_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
     good.write_text("".join(json.dumps(line) + "\n" for line in story(*DONE)))
