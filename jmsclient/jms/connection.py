@@ -68,11 +68,12 @@ def connect(
     seconds("request_timeout", request_timeout, least=0.001)
     if client_id is not None and not (isinstance(client_id, str) and client_id.strip()):
         raise ConfigurationError(f"client_id={client_id!r}: expected a text that is not empty, or None")
-    places = parse_places(url or _default_url(), username=username, password=password, client_id=client_id)
+    places = parse_places(url or default_url(), username=username, password=password, client_id=client_id)
     return Connection(places, start=start, request_timeout=request_timeout, options=options or ConnectionOptions())
 
 
-def _default_url() -> str:
+def default_url() -> str:
+    """Where nothing else is said: the environment's, or a broker in memory, with a warning: it hears of nobody else's messages."""
     found = os.environ.get(URL_VARIABLE)
     if not found:
         logging.getLogger("jmsclient.connection").warning(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,17 +18,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from jmsclient.clock import SYSTEM_CLOCK, Clock
-from jmsclient.errors import ConfigurationError, ConnectionLostError, IllegalStateError, RequestTimeoutError
+from jmsclient.errors import ConfigurationError, ConnectionLostError, HistoryUnavailableError, IllegalStateError
 from jmsclient.events import emit
 from jmsclient.exporters.journal import Journal
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.history.opening import open_history
+from jmsclient.jms.connection import default_url
 from jmsclient.options import (
     WorkerOptions,
     seconds,
 )
 from jmsclient.transport.contract import Transport
-from jmsclient.transport.link import open_link
 from jmsclient.transport.registry import parse_places
 from jmsclient.trigger.declaration import Declaration
 from jmsclient.trigger.report import TriggerReport
@@ -37,10 +36,7 @@ from jmsclient.trigger.running import RunningTrigger
 from jmsclient.trigger.stand_in import StandIn
 from jmsclient.worker.control import Control
 from jmsclient.worker.declaring import OF_THE_WORKER, Declaring, check_history
-
-
-class _StoppedEarly(Exception):  # noqa: N818  it is no error
-    """A stop was requested before there was a provider."""
+from jmsclient.worker.reaching import Reaching, StoppedEarly
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +100,7 @@ class Worker(Declaring):
         self._clock: Clock = SYSTEM_CLOCK
         self._opened: dict[tuple[str, float], DocumentHistory] = {}
         self._transport: Transport | None = None
+        self._reaching: Reaching | None = None
         self._journal: Journal | None = None
         self._control: Control | None = None
         self._living: AbstractContextManager[Any] | None = None
@@ -151,6 +148,8 @@ class Worker(Declaring):
             if self._lifespan is not None:
                 self._living = self._lifespan(self)
                 self._living.__enter__()
+            for history in {id(one.history): one.history for one in declarations if one.history is not None}.values():
+                self._look_at(history)
             for declaration in declarations:
                 self.triggers[declaration.name] = RunningTrigger.start(
                     declaration,
@@ -190,7 +189,7 @@ class Worker(Declaring):
         waiting does not mend, such as a wrong password, raises at once."""
         try:
             self._start(patient=True)
-        except _StoppedEarly:
+        except StoppedEarly:
             return StopReport((), ())
         self.wait()
         report = self.stop(self._stop_grace)
@@ -207,6 +206,9 @@ class Worker(Declaring):
         shortens the grace. From any thread, signal handlers included; returns at once."""
         self._stopping = True
         self._stop_grace = grace
+        reaching = self._reaching
+        if reaching is not None:
+            reaching.stop()
         deadline = self._clock.deadline(self.grace if grace is None else grace)
         for running in list(self.triggers.values()):
             running.stop(deadline)
@@ -251,30 +253,26 @@ class Worker(Declaring):
             journal.stop()
 
     def _connect(self, *, patient: bool) -> Transport:
-        url = self.url or os.environ.get("JMSCLIENT_URL") or "embedded:"
         options = self.options
         places = parse_places(
-            url, username=options.username, password=options.password, client_id=options.client_id, clock=self._clock
+            self.url or default_url(),
+            username=options.username,
+            password=options.password,
+            client_id=options.client_id,
+            clock=self._clock,
         )
-        timeout = options.request_timeout
-        delays = places.tries.delays(random.random) if patient and places.tries is not None else iter(())
-        tried = 0
-        while True:
-            try:
-                return open_link(places, self, deadline=self._clock.deadline(timeout), timeout=timeout)
-            except (ConnectionLostError, RequestTimeoutError) as error:
-                tried += 1
-                delay = next(delays, None)
-                if delay is None:
-                    raise (
-                        error if tried == 1 else ConnectionLostError(f"{places}: not reached in {tried} tries: {error}")
-                    ) from error
-                if tried == 1:
-                    text = f"{places} is not there yet: {error}; it is tried again"
-                    emit("worker", "waiting", text, level=logging.WARNING, worker=self.name)
-            self._bell.wait(delay)
-            if self._stopping:
-                raise _StoppedEarly
+        self._reaching = Reaching(places, self, clock=self._clock, timeout=options.request_timeout, name=self.name)
+        if self._stopping:
+            raise StoppedEarly
+        return self._reaching.patiently() if patient else self._reaching.once()
+
+    def _look_at(self, history: DocumentHistory) -> None:
+        """Tell at once what would else be found out with the first message, such as a wrong password."""
+        try:
+            history.lookup_many("probe", [("probe", "probe")])
+        except HistoryUnavailableError as error:
+            text = f"worker {self.name!r}: {error}; until it answers its messages wait, or go as history_unavailable says"
+            emit("worker", "history_not_there", text, level=logging.WARNING, worker=self.name)
 
     def _close(self, grace: float) -> StopReport:
         control, self._control = self._control, None
