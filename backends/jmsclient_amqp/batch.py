@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from jmsclient.clock import Clock
 from jmsclient.errors import JmsClientError, ResourceAllocationError, SendError
+from jmsclient_amqp.encoding import Encoded
 from jmsclient_amqp.engine.library import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from jmsclient_amqp.engine.links import Outcome
 from jmsclient_amqp.refusals import not_accepted
+
+_ACCEPTED = Outcome(ACCEPTED)
 
 
 class Batch:
@@ -25,13 +28,12 @@ class Batch:
         "ids",
         "left",
         "messages",
-        "numbers",
         "outcomes",
         "written",
         "written_at",
     )
 
-    def __init__(self, ids: list[str], messages: list[bytes], clock: Clock) -> None:
+    def __init__(self, ids: list[str], messages: list[Encoded], clock: Clock) -> None:
         self.ids = ids
         self.messages = messages
         self.bell = clock.bell()
@@ -43,7 +45,6 @@ class Batch:
         """How many are not decided, written or not."""
         self.outcomes: list[Outcome | None] = [None] * len(messages)
         self.failures = 0
-        self.numbers: list[int] = []
         self.error: JmsClientError | None = None
         self.cancelled = False
         self.begun = False
@@ -69,10 +70,34 @@ class Batch:
             self.error = error
         self.bell.ring()
 
+    def decide(self, index: int, outcomes: list[Outcome]) -> None:
+        """What became of those from `index` on."""
+        count = len(outcomes)
+        self.outcomes[index : index + count] = outcomes
+        self.failures += count - outcomes.count(_ACCEPTED)
+        self.left -= count
+        if self.over:
+            self.bell.ring()
+
     def indices(self, *, confirmed: bool) -> list[int]:
         """Of those that were written and accepted, or written and not decided."""
         wanted = (lambda one: one is not None and one.code == ACCEPTED) if confirmed else (lambda one: one is None)
         return [index for index in range(self.written) if wanted(self.outcomes[index])]
+
+
+class Run:
+    """Messages of one batch that were sent one after the other and are not decided yet. Their batch is forgotten where nobody waits
+    for them any more."""
+
+    __slots__ = ("batch", "index", "left", "number")
+
+    def __init__(self, batch: Batch, index: int, number: int, count: int) -> None:
+        self.batch: Batch | None = batch
+        self.index = index
+        """Of the first, in the batch."""
+        self.number = number
+        """Of the first, on the link."""
+        self.left = count
 
 
 def failure(batch: Batch, name: str, confirm_timeout: float | None) -> JmsClientError:

@@ -32,6 +32,8 @@ from jmsclient_amqp.primitives import (
     ulong,
 )
 
+Encoded = bytes | tuple[bytes, bytes]
+"""A message, in one piece or in two that make one."""
 _LONGEST_TTL = 0xFFFFFFFF
 _KINDS = {
     MessageKind.MESSAGE: 0,
@@ -45,16 +47,18 @@ _PROPERTIES = b"\x00\x53\x73"
 _LONG_DATA = b"\x00\x53\x75\xb0"
 _LONG = 1024
 """Bytes of a body from which on a copy of it that is spared is worth a part of its own."""
+_LONGER = 4096
+"""And from which on the whole message is left in two pieces: a call of the engine more costs less than a copy."""
 _OCTETS = symbol("application/octet-stream")
 _CONTENT_TYPES = {MessageKind.BYTES: _OCTETS, MessageKind.OBJECT: symbol(SERIALIZED)}
 _GROUP, _GROUP_SEQUENCE = "JMSXGroupID", "JMSXGroupSeq"
 _ELSEWHERE = (_GROUP, _GROUP_SEQUENCE, "JMSXUserID", "JMSXDeliveryCount")  # sent in a field of their own, or not by us
 
 
-def encode_all(contents: Iterable[PlainContent], address: str, naming: Naming) -> list[bytes]:
-    """The whole messages, for a sender to `address`. What is around the id of one is that of the next, as long as all is alike
-    that decides it; so it is made once for most batches."""
-    made: list[bytes] = []
+def encode_all(contents: Iterable[PlainContent], address: str, naming: Naming) -> list[Encoded]:
+    """The whole messages, for a sender to `address`; long ones in two pieces, of which the second is the body itself. What is
+    around the id of one is that of the next, as long as all is alike that decides it; so it is made once for most batches."""
+    made: list[Encoded] = []
     kind: MessageKind | None = None
     persistent = priority = destination = timestamp = expiration = None
     start, end, fields = b"", b"", 0
@@ -91,7 +95,11 @@ def encode_all(contents: Iterable[PlainContent], address: str, naming: Naming) -
             sections.append(_application_properties(properties))
         body = content.body()
         if body.__class__ is bytes and len(body) >= _LONG:
-            sections += (_LONG_DATA + len(body).to_bytes(4, "big"), body)
+            sections.append(_LONG_DATA + len(body).to_bytes(4, "big"))
+            if len(body) >= _LONGER:
+                made.append((b"".join(sections), body))
+                continue
+            sections.append(body)
         else:
             sections.append(_body(kind, body))
         made.append(b"".join(sections))

@@ -21,9 +21,9 @@ from jmsclient.errors import (
 )
 from jmsclient.message import PlainContent
 from jmsclient.transport.contract import Begun, Receipt, Sender
-from jmsclient_amqp.batch import Batch, failure
+from jmsclient_amqp.batch import Batch, Run, failure
 from jmsclient_amqp.encoding import encode_all
-from jmsclient_amqp.engine.library import ACCEPTED, Condition
+from jmsclient_amqp.engine.library import Condition
 from jmsclient_amqp.engine.links import Outcome, SendingLink
 from jmsclient_amqp.loop import Answer
 from jmsclient_amqp.refusals import link_lost, link_refused, of_another_kind
@@ -55,7 +55,7 @@ class AmqpSender(Sender):
         self._closed = False
         self._attached = False  # this is read by others; it and the rest are written on the I/O thread
         self._waiting: deque[Batch] = deque()
-        self._sent: dict[int, tuple[Batch, int]] = {}
+        self._sent: deque[Run] = deque()
         self._attaching: Answer[None] | None = None
         self._detaching: Answer[None] | None = None
 
@@ -202,11 +202,10 @@ class AmqpSender(Sender):
             batch = waiting[0]
             messages = batch.messages
             count = min(link.credit, len(messages) - batch.written)
-            for index in range(batch.written, batch.written + count):
-                number = link.send(messages[index], state)
-                batch.numbers.append(number)
-                sent[number] = (batch, index)
-            batch.written += count
+            if count > 0:
+                number = link.send_some(messages[batch.written : batch.written + count], state)
+                sent.append(Run(batch, batch.written, number, count))
+                batch.written += count
             if batch.written < len(messages):
                 return
             batch.written_at = self._clock.monotonic()
@@ -223,10 +222,7 @@ class AmqpSender(Sender):
             self._look_at_attach(self._attaching)
             return
         if self._sent:
-            for number, outcome in link.confirmed():
-                found = self._sent.pop(number, None)
-                if found is not None:
-                    self._confirm(*found, outcome)
+            self._confirm(link.confirmed()[1])
         if self._waiting:
             self._pump()
         if link.remote_closed:
@@ -236,13 +232,20 @@ class AmqpSender(Sender):
             link.free()
             self._end(error)
 
-    def _confirm(self, batch: Batch, index: int, outcome: Outcome) -> None:
-        batch.outcomes[index] = outcome
-        if outcome.code != ACCEPTED:
-            batch.failures += 1
-        batch.left -= 1
-        if batch.over:
-            batch.bell.ring()
+    def _confirm(self, outcomes: list[Outcome]) -> None:
+        """Of what was sent, the oldest."""
+        done = 0
+        while done < len(outcomes):
+            run = self._sent[0]
+            count = min(run.left, len(outcomes) - done)
+            if run.batch is not None:
+                run.batch.decide(run.index, outcomes[done : done + count])
+            done += count
+            run.index += count
+            run.number += count
+            run.left -= count
+            if not run.left:
+                self._sent.popleft()
 
     def _look_at_attach(self, attaching: Answer[None]) -> None:
         link = self.link
@@ -271,10 +274,12 @@ class AmqpSender(Sender):
 
     def _abandon(self, batch: Batch, _: Any) -> None:
         """Nobody waits for its confirmations any more."""
-        numbers = frozenset(number for number in batch.numbers if self._sent.pop(number, None) is not None)
-        if numbers and self._attached:
-            self.link.abandon(numbers)
-        if numbers and self._transaction is not None:
+        runs = [run for run in self._sent if run.batch is batch]
+        for run in runs:
+            run.batch = None
+            if self._attached:
+                self.link.abandon(run.number, run.left)
+        if runs and self._transaction is not None:
             self._transaction.doomed = TransactionRolledBackError(
                 f"{self._what}: a message of this transaction was not confirmed in time, so all of it was undone"
             )
@@ -291,7 +296,8 @@ class AmqpSender(Sender):
             self._transport.forget_detach(self.link.address)
         self._attached = False
         self._session.detached(self)
-        batches = {id(batch): batch for batch, _ in self._sent.values()} | {id(batch): batch for batch in self._waiting}
+        sent = [run.batch for run in self._sent if run.batch is not None]
+        batches = {id(batch): batch for batch in sent} | {id(batch): batch for batch in self._waiting}
         self._sent.clear()
         self._waiting.clear()
         for batch in batches.values():
@@ -338,7 +344,7 @@ class BegunBatch(Begun):
         self._sender = sender
         self._batch = batch
         self.ids = batch.ids
-        self.size = sum(map(len, batch.messages))
+        self.size = sum([len(one) if isinstance(one, bytes) else sum(map(len, one)) for one in batch.messages])
 
     @property
     def failed(self) -> bool:

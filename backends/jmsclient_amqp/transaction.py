@@ -95,7 +95,8 @@ class Transaction:
         link = self.link
         if link is None:
             return
-        for number, outcome in link.confirmed():
+        first, outcomes = link.confirmed()
+        for number, outcome in enumerate(outcomes, first):
             if number == self._declaring:
                 self._declared(outcome)
             elif number in self._discharging:

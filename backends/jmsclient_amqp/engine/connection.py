@@ -26,6 +26,9 @@ from jmsclient_amqp.engine.library import (
 from jmsclient_amqp.engine.links import Scratch, SessionHandle, address_of
 
 BUFFER = 1 << 18
+OUTGOING = 1 << 19
+"""Bytes that go to the socket in one call, at most. The engine gives out what the peer's frames hold at a time, a fourth of this or
+less; every call costs a system call, and wakes a peer that has nothing else to do."""
 INCOMING_FRAMES = 2048
 """How many frames a peer may send of a session before it hears from us: times the largest frame, what is on its way at most when
 credit is taken back (RA-9). Enough that with the usual windows of messages it is always renewed before it is used up."""
@@ -47,14 +50,15 @@ class Engine:
         lib.pn_transport_set_idle_timeout(transport, round(idle_timeout * 1000))
         lib.pn_transport_set_max_frame(transport, max_frame)
         lib.pn_transport_bind(transport, connection)
-        self._out = bytearray(BUFFER)
+        self._out = bytearray(OUTGOING)
         self._out_view = memoryview(self._out)
         self._out_pointer = ffi.from_buffer(self._out)
+        self._unsent = self._filled = 0  # what is between these goes out first
         self.incoming = bytearray(BUFFER)
         """Where the socket's bytes go before `feed`."""
         self._incoming_pointer = ffi.from_buffer(self.incoming)
         self._scratch = Scratch()
-        self._amended = b""  # goes out before all else
+        self._amended = b""  # goes out before what the engine has
         self.freed = False
 
     def open(self) -> None:
@@ -114,28 +118,36 @@ class Engine:
 
     def pending(self) -> memoryview | None:
         """Bytes to send; call `sent` with how many were."""
-        if self._amended:
-            return memoryview(self._amended)
-        count = lib.pn_transport_pending(self._transport)
-        if count <= 0:
-            return None
-        count = min(count, BUFFER)
-        lib.pn_transport_peek(self._transport, self._out_pointer, count)
-        return self._out_view[:count]
+        if self._unsent == self._filled and not self._amended:
+            self._unsent, self._filled = 0, self._fill()
+        if self._unsent < self._filled:
+            return self._out_view[self._unsent : self._filled]
+        return memoryview(self._amended) if self._amended else None
+
+    def _fill(self) -> int:
+        """Take what the engine has to say, as much as there is room for; how much."""
+        transport, filled = self._transport, 0
+        while filled < OUTGOING:
+            count = min(lib.pn_transport_pending(transport), OUTGOING - filled)
+            if count <= 0:
+                break
+            lib.pn_transport_peek(transport, self._out_pointer + filled, count)
+            lib.pn_transport_pop(transport, count)
+            filled += count
+        return filled
 
     def sent(self, count: int) -> None:
-        if self._amended:
-            self._amended = self._amended[count:]
+        if self._unsent < self._filled:
+            self._unsent += count
         else:
-            lib.pn_transport_pop(self._transport, count)
+            self._amended = self._amended[count:]
 
     def amend(self, change: Callable[[bytes], bytes]) -> None:
         """Have what it has to say now, whole frames, changed before it goes out. Only when all that it said before is on its
         way: else a frame may be half out."""
-        count = lib.pn_transport_pending(self._transport)
-        assert 0 < count <= BUFFER
-        lib.pn_transport_peek(self._transport, self._out_pointer, count)
-        lib.pn_transport_pop(self._transport, count)
+        assert self._unsent == self._filled
+        count = self._fill()
+        assert 0 < count < OUTGOING
         self._amended = change(bytes(self._out_view[:count]))
 
     def tick(self, now: float) -> float | None:

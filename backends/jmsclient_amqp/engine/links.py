@@ -8,6 +8,7 @@ Used by the thread of the engine only. Source: AMQP 1.0 sections 2.6, 3.4 and 4.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -373,11 +374,12 @@ def _describe(delivery: Any, disposition: Disposition) -> None:
 
 
 class SendingLink(Link):
-    """A sending link and what was sent on it and is not settled, in order."""
+    """A sending link and what was sent on it and is not settled, in order. Numbers rise by one."""
 
     def __init__(self, pointer: Any, source: Terminus, target: Terminus, *, pre_settled: bool) -> None:
         super().__init__(pointer, source, target, pre_settled=pre_settled)
-        self._sent: deque[tuple[int, Any]] = deque()
+        self._sent: deque[Any] = deque()
+        """Up to `_next`, in order; None where it was abandoned."""
         self._next = 0
         self._tag_bytes = bytearray(_pack_tag.size)
         self._tag_pointer = ffi.from_buffer(self._tag_bytes)
@@ -389,54 +391,68 @@ class SendingLink(Link):
 
     def send(self, message: bytes, transaction: bytes | None = None) -> int:
         """Send one message; its number. Only while there is credit."""
-        number = self._next
-        self._next += 1
-        _pack_tag.pack_into(self._tag_bytes, 0, number)
-        delivery = _delivery(self._link, self._tag)
-        if transaction is not None:
-            fill(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), transaction)
-            _update(delivery, TRANSACTIONAL)
-        _send(self._link, message, len(message))
-        _advance(self._link)
-        self._sent.append((number, delivery))
-        return number
+        return self.send_some((message,), transaction)
 
-    def confirmed(self) -> list[tuple[int, Outcome]]:
-        """What the peer has settled, or decided, since, from the oldest on; it is settled here too."""
-        found: list[tuple[int, Outcome]] = []
+    def send_some(self, messages: Sequence[bytes | tuple[bytes, ...]], transaction: bytes | None = None) -> int:
+        """Send these; the number of the first, those of the others follow it. Only while there is credit for all."""
+        link, tag, first = self._link, self._tag, self._next
+        sent, pack, place = self._sent.append, _pack_tag.pack_into, self._tag_bytes
+        self._next += len(messages)
+        for number, message in enumerate(messages, first):
+            pack(place, 0, number)
+            delivery = _delivery(link, tag)
+            if transaction is not None:
+                fill(lib.pn_disposition_data(lib.pn_delivery_local(delivery)), transaction)
+                _update(delivery, TRANSACTIONAL)
+            if isinstance(message, bytes):
+                _send(link, message, len(message))
+            else:
+                for part in message:
+                    _send(link, part, len(part))
+            _advance(link)
+            sent(delivery)
+        return first
+
+    def confirmed(self) -> tuple[int, list[Outcome]]:
+        """What the peer has settled, or decided, since, from the oldest on; it is settled here too. The number of the first, and
+        their outcomes; of what was abandoned, none."""
+        found: list[Outcome] = []
         sent = self._sent
+        first = self._next - len(sent)
         while sent:
-            number, delivery = sent[0]
+            delivery = sent[0]
+            if delivery is None:
+                found.append(_UNKNOWN)
+                sent.popleft()
+                continue
             code = _remote_state(delivery)
             settled = _settled(delivery)
-            if not settled and code <= lib.PN_RECEIVED:
+            if not settled and code <= _RECEIVED:
                 break
             sent.popleft()
-            found.append((number, _ACCEPTED if code == lib.PN_ACCEPTED else _outcome(code, delivery)))
+            found.append(_ACCEPTED if code == _ACCEPTED_CODE else _outcome(code, delivery))
             if not settled:
                 _update(delivery, code)
             _settle(delivery)
-        return found
+        return first, found
 
-    def abandon(self, numbers: frozenset[int]) -> None:
-        """Nobody waits for these any more."""
-        kept: deque[tuple[int, Any]] = deque()
-        for number, delivery in self._sent:
-            if number in numbers:
+    def abandon(self, first: int, count: int) -> None:
+        """Nobody waits for these any more, as far as they are not confirmed."""
+        sent = self._sent
+        oldest = self._next - len(sent)
+        for place in range(max(first - oldest, 0), first - oldest + count):
+            delivery, sent[place] = sent[place], None
+            if delivery is not None:
                 _update(delivery, RELEASED)
                 _settle(delivery)
-            else:
-                kept.append((number, delivery))
-        self._sent = kept
 
-    def forget(self) -> list[int]:
-        """The numbers of what was sent and not confirmed, whose fate the peer will not tell any more."""
-        numbers = [number for number, _ in self._sent]
+    def forget(self) -> None:
+        """What became of what was sent and not confirmed the peer will not tell any more."""
         self._sent.clear()
-        return numbers
 
 
-_ACCEPTED = Outcome(lib.PN_ACCEPTED)
+_ACCEPTED_CODE, _RECEIVED = lib.PN_ACCEPTED, lib.PN_RECEIVED
+_ACCEPTED, _UNKNOWN = Outcome(lib.PN_ACCEPTED), Outcome(0)
 
 
 def _outcome(code: int, delivery: Any) -> Outcome:
