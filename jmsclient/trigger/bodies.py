@@ -15,7 +15,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints, is_typeddict
 from uuid import UUID
 
 from jmsclient.errors import ConfigurationError, MessageFormatError
@@ -30,6 +30,9 @@ WRITTEN: dict[Any, Callable[[str], Any]] = {
     UUID: UUID,
 }
 """Types that JSON and a MAP can hold as text only, and how it is read."""
+
+
+GATHERED = (tuple, set, frozenset)
 
 
 class _MisfitError(Exception):
@@ -128,6 +131,10 @@ def _fit(hint: Any, planned: dict[Any, Convert]) -> Convert:
         return planned.get(hint) or _dataclass(hint, planned)
     if origin in (Union, UnionType):
         return _any_of([_fit(one, planned) for one in inside], hint)
+    if is_typeddict(hint):
+        return planned.get(hint) or _typed_dict(hint, planned)
+    if (origin or hint) in GATHERED:
+        return _gathered(origin or hint, inside, planned)
     if origin is list:
         return _each(list, enumerate, lambda pairs: [value for _, value in pairs], _fit(inside[0], planned))
     if origin is dict:
@@ -160,10 +167,7 @@ def _dataclass(wanted: Any, planned: dict[Any, Convert]) -> Convert:
             fit = fits.get(name)
             if fit is None:
                 raise _at(name, _MisfitError(f"is not one of {wanted.__name__}"))
-            try:
-                values[name] = fit(one)
-            except _MisfitError as error:
-                raise _at(name, error) from error.__cause__
+            values[name] = _inside(name, fit, one)
         for name in needed:
             if name not in values:
                 raise _at(name, _MisfitError("is missing"))
@@ -177,6 +181,55 @@ def _dataclass(wanted: Any, planned: dict[Any, Convert]) -> Convert:
     return into
 
 
+def _typed_dict(wanted: Any, planned: dict[Any, Convert]) -> Convert:
+    """A dictionary with these keys, and no others."""
+    fits: dict[str, Convert] = {}
+    said = {name: get_origin(hint) for name, hint in get_type_hints(wanted, include_extras=True).items()}
+    needed = {
+        name for name in said if said[name] is Required or (name in wanted.__required_keys__ and said[name] is not NotRequired)
+    }
+
+    def into(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _misfit(value, wanted.__name__)
+        for name in sorted(needed - value.keys()):
+            raise _at(name, _MisfitError("is missing"))
+        for name in value:
+            if name not in fits:
+                raise _at(name, _MisfitError(f"is not one of {wanted.__name__}"))
+        return {name: _inside(name, fits[name], one) for name, one in value.items()}
+
+    planned[wanted] = into
+    fits.update((name, _fit(hint, planned)) for name, hint in get_type_hints(wanted).items())
+    return into
+
+
+def _gathered(kind: Any, inside: tuple[Any, ...], planned: dict[Any, Convert]) -> Convert:
+    """A tuple or a set, which JSON and a MAP can hold as a list only."""
+    fixed = kind is tuple and inside != () and inside[-1] is not Ellipsis
+    fits = [_fit(one, planned) for one in inside if one is not Ellipsis] or [_fit(Any, planned)]
+
+    def into(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise _misfit(value, "list")
+        if fixed and len(value) != len(fits):
+            raise _MisfitError(f"is a list of {len(value)}, expected one of {len(fits)}")
+        found = [_inside(at, fits[at if fixed else 0], one) for at, one in enumerate(value)]
+        try:
+            return kind(found)
+        except TypeError:
+            raise _MisfitError(f"holds what no {kind.__name__} can hold") from None
+
+    return into
+
+
+def _inside(at: str | int, fit: Convert, value: Any) -> Any:
+    try:
+        return fit(value)
+    except _MisfitError as error:
+        raise _at(at, error) from error.__cause__
+
+
 def _each(kind: type, pairs: Callable[[Any], Any], whole: Convert, fit: Convert) -> Convert:
     """Each value of a list or of a dictionary."""
 
@@ -185,10 +238,7 @@ def _each(kind: type, pairs: Callable[[Any], Any], whole: Convert, fit: Convert)
             raise _misfit(value, kind.__name__)
         found = []
         for at, one in pairs(value):
-            try:
-                found.append((at, fit(one)))
-            except _MisfitError as error:
-                raise _at(at, error) from error.__cause__
+            found.append((at, _inside(at, fit, one)))
         return whole(found)
 
     return fits

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -140,6 +140,29 @@ def test_dates_times_decimals_and_uuids_are_read_from_text() -> None:
     assert taking(Bill)({**BILL, "amount": 7}).amount == Decimal(7)  # a MAP message
 
 
+class Place(TypedDict):
+    x: int
+    name: NotRequired[str]
+    inside: NotRequired[Place]
+
+
+@dataclasses.dataclass
+class Route:
+    places: tuple[Place, ...] = ()
+    size: tuple[int, float] | None = None
+    tags: set[str] = dataclasses.field(default_factory=set)
+    days: frozenset[date] = frozenset()
+    rest: tuple = ()  # type: ignore[type-arg]  # of anything
+
+
+def test_tuples_sets_and_typed_dictionaries_are_read_from_what_json_has() -> None:
+    """No message could ever fill such a field, or it was given a list."""
+    text = {"places": [{"x": 1, "inside": {"x": 2, "name": "b"}}], "size": [1, 2], "tags": ["a", "a"], "days": ["2026-02-01"]}
+    assert taking(Route)(json.dumps({**text, "rest": [1, "x"]})) == Route(
+        ({"x": 1, "inside": {"x": 2, "name": "b"}},), (1, 2.0), {"a"}, frozenset({date(2026, 2, 1)}), (1, "x")
+    )
+
+
 @pytest.mark.parametrize("kind", [StructOrder, ModelOrder])
 def test_a_struct_and_a_model_are_made_by_their_libraries(kind: Any) -> None:
     order = taking(kind)('{"id": 1, "lines": [{"article": "tea"}]}')
@@ -191,6 +214,18 @@ def test_a_struct_and_a_model_are_made_by_their_libraries(kind: Any) -> None:
         (Order, '{"id": 1, "replaces": {"id": "2"}}', "field 'replaces.id' of Order is a str, expected int"),
         (Order, '{"id": 1, "replaces": {"id": -2}}', "field 'replaces' of Order does not fit Order: an id is never negative"),
         (Order, {"id": -1}, "the body does not fit Order: an id is never negative"),
+        (Route, json.dumps({"places": [{}]}), "field 'places[0].x' of Route is missing"),
+        (Route, json.dumps({"places": [{"x": 1, "y": 2}]}), "field 'places[0].y' of Route is not one of Place"),
+        (
+            Route,
+            json.dumps({"places": [{"x": 1, "inside": {"x": SECRET}}]}),
+            "field 'places[0].inside.x' of Route is a str, expected int",
+        ),
+        (Route, json.dumps({"places": [3]}), "field 'places[0]' of Route is a int, expected Place"),
+        (Route, json.dumps({"tags": SECRET}), "field 'tags' of Route is a str, expected list"),
+        (Route, json.dumps({"tags": [1]}), "field 'tags[0]' of Route is a int, expected str"),
+        (Route, json.dumps({"size": [1]}), "field 'size' of Route is a list, expected tuple or None"),
+        (Route, json.dumps({"rest": {}}), "field 'rest' of Route is a dict, expected list"),
         (StructOrder, f'{{"id": "{SECRET}"}}', "the body does not fit: Expected `int`, got `str` - at `$.id`"),
         (StructOrder, "{}", "missing required field `id`"),
         (StructOrder, '{"id": 1, "lines": [{}]}', "$.lines[0]"),
