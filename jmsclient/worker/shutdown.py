@@ -1,7 +1,7 @@
 """Signals of a worker that runs as a program (the command line's, never installed by importing the library).
 
 First SIGTERM or Ctrl-C: stop gently, then say what became of every buffered message. Second: end the drain at once, exit code
-130, what runs stays unacknowledged. Third: killed. Source: api.md "Command line"; cases O01, O02.
+130, what runs stays unacknowledged. Third: killed. A forked child ends at its first. Source: api.md "Command line"; cases O01, O02.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ class Signals:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._process = os.getpid()
         self.received = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a child that a handler forked, such as a pool's, has inherited this and is to end
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         self.received += 1
         if self.received == 1:
             self._worker.request_stop()

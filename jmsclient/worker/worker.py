@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -99,6 +99,7 @@ class Worker(Declaring):
         self._lifespan = lifespan
         self._clock: Clock = SYSTEM_CLOCK
         self._opened: dict[tuple[str, float], DocumentHistory] = {}
+        self._process = os.getpid()
         self._transport: Transport | None = None
         self._reaching: Reaching | None = None
         self._journal: Journal | None = None
@@ -130,6 +131,7 @@ class Worker(Declaring):
         self._start(patient=False)
 
     def _start(self, *, patient: bool) -> None:
+        self._forget_if_forked()
         if self._transport is not None:
             raise IllegalStateError("the worker runs already")
         if not self._declared:
@@ -146,8 +148,11 @@ class Worker(Declaring):
             declarations = [self._declaration(settings) for settings in self._declared.values()]
             self._transport = self._connect(patient=patient)
             if self._lifespan is not None:
-                self._living = self._lifespan(self)
-                self._living.__enter__()
+                living = self._lifespan(self)
+                if not hasattr(living, "__enter__"):
+                    raise ConfigurationError(f"lifespan returned {living!r}: expected a context manager; add @contextmanager to it")
+                living.__enter__()
+                self._living = living
             for history in {id(one.history): one.history for one in declarations if one.history is not None}.values():
                 self._look_at(history)
             for declaration in declarations:
@@ -175,12 +180,15 @@ class Worker(Declaring):
         goes back, then everything is closed. Returns what became of it all. Stopping a stopped worker is silent.
 
         Raises IllegalStateError in a handler of its own, which it would wait for: that calls `request_stop`."""
+        self._forget_if_forked()
         if any(running.inside for running in list(self.triggers.values())):
             raise IllegalStateError("stop() waits for the handlers that run, so none of them can call it: call request_stop()")
-        report = self._close(self.grace if timeout is None else timeout)
-        for line in report.lines():
-            emit("worker", "stopped", line, level=logging.DEBUG, worker=self.name)
-        self._stop_journal()
+        try:
+            report = self._close(self.grace if timeout is None else timeout)
+            for line in report.lines():
+                emit("worker", "stopped", line, level=logging.DEBUG, worker=self.name)
+        finally:
+            self._stop_journal()
         return report
 
     def run(self) -> StopReport:
@@ -286,13 +294,25 @@ class Worker(Declaring):
         self._stand_in.stop()
         errors = tuple(error for one in running if (error := one.error) is not None)
         self.triggers = Triggers()
-        if self._living is not None:
-            living, self._living = self._living, None
-            living.__exit__(None, None, None)
-        if self._transport is not None:
+        with ExitStack() as left:  # the last first; what one raises keeps no other open
+            opened, self._opened = self._opened, {}
+            for history in opened.values():
+                left.callback(history.close)
             transport, self._transport = self._transport, None
-            transport.close(self._clock.monotonic() + 5.0)
-        for history in self._opened.values():
-            history.close()
-        self._opened = {}
+            if transport is not None:
+                left.callback(transport.close, self._clock.monotonic() + 5.0)
+            living, self._living = self._living, None
+            if living is not None:
+                left.callback(living.__exit__, None, None, None)
         return StopReport(reports, errors)
+
+    def _forget_if_forked(self) -> None:
+        """In a fork's child there is none of the parent's threads, which would be waited for without an end, and all that it has
+        open is the parent's."""
+        if self._process == os.getpid():
+            return
+        self._process = os.getpid()
+        self.triggers = Triggers()
+        self._transport = self._journal = self._control = self._living = None
+        self._opened = {}
+        self._stand_in = StandIn(self.name, self._clock)

@@ -96,6 +96,42 @@ def test_second_signal_ends_the_drain_with_130(jmsclient: CommandLine) -> None:
     assert "1 unfinished" in running.text()
 
 
+def test_o01_what_a_handler_forks_ends_when_it_is_told_to(jmsclient: CommandLine) -> None:
+    """It inherits the worker's signal handlers, which only count; whoever told it to end waits for that."""
+    jmsclient.write(
+        "app.py",
+        """
+import multiprocessing
+import os
+import time
+from jmsclient import Worker
+
+worker = Worker("embedded:?store=shop.db", history="sqlite:history.db", grace=20.0)
+begun, say = os.pipe()
+
+
+def wait() -> None:
+    os.write(say, b".")
+    time.sleep(600)
+
+
+@worker.trigger("orders")
+def book(body: str) -> None:
+    child = multiprocessing.get_context("fork").Process(target=wait, daemon=True)
+    child.start()
+    os.read(begun, 1)
+    child.terminate()
+    child.join(60)
+    print("ended with", child.exitcode, flush=True)
+""",
+    )
+    send(jmsclient, "tea")
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for(f"ended with {-signal.SIGTERM}")
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0, running.text()
+
+
 def test_concurrency_of_the_command_line_wins(jmsclient: CommandLine) -> None:
     jmsclient.write("app.py", SLOW.format(seconds=1.0, concurrency=1))
     send(jmsclient, "tea", "--count", "3")

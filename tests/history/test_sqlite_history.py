@@ -231,6 +231,7 @@ def test_many_processes_may_make_the_file_at_once(tmp_path: Path) -> None:
         assert history.statistics() == {"processing": 6}
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 warns of a fork beside threads
 def test_a_forks_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
     with SqliteHistory(tmp_path / "history.db") as history:
         history.claim(T, "parent")
@@ -266,6 +267,7 @@ def test_tr38_a_file_that_one_process_opens_twice_stays_one_file_for_all_others(
         assert in_another_process(path, f"print(history.claim({T!r}, 'ours').claimed)") == "False"
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 warns of a fork beside threads
 def test_tr38_what_a_forks_child_writes_is_kept_when_its_parent_has_closed_the_file(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     to_child, from_child = os.pipe(), os.pipe()

@@ -1,16 +1,20 @@
-"""What a worker says, and waits for, while it starts: its provider, its history, where neither is there (O01, TR-49)."""
+"""What a worker says, and waits for, while it starts or stops: its provider, its history, its lifespan (O01, TR-49)."""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jmsclient import StopReport, Worker
+from jmsclient import StopReport, Worker, WorkerOptions
 from jmsclient.errors import ConnectionLostError, HistoryUnavailableError
 from jmsclient.events import Event, subscribe
 from jmsclient.history.memory import MemoryHistory
@@ -125,3 +129,75 @@ def test_tr49_a_history_that_does_not_answer_is_told_at_the_start_and_once(event
         (told,) = [one for one in events if one.name == "history_not_there"]
         assert "wrong password" in told.text
         assert told.level == logging.WARNING
+
+
+@contextmanager
+def ends_badly(worker: Worker) -> Iterator[None]:
+    yield
+    raise ValueError("at its end")
+
+
+@contextmanager
+def begins_badly(worker: Worker) -> Iterator[None]:
+    if worker.triggers == {}:
+        raise ValueError("at its beginning")
+    yield
+
+
+def open_of(worker: Worker) -> list[object]:
+    return [
+        one for one in (worker._transport, worker._journal, worker._living, *worker._opened, *worker.triggers) if one is not None
+    ]
+
+
+def test_a_lifespan_that_raises_at_its_end_leaves_nothing_open_and_the_worker_can_start_again(tmp_path: Path) -> None:
+    with ScriptedBackend() as backend:
+        options = WorkerOptions(journal=tmp_path / "journal.jsonl")
+        worker = Worker(backend.url, history=f"sqlite:{tmp_path / 'history.db'}", lifespan=ends_badly, options=options)
+        worker.trigger(Q)(lambda: None)
+        for _ in range(2):
+            worker.start()
+            (history,) = worker._opened.values()
+            with pytest.raises(ValueError, match="at its end"):
+                worker.stop()
+            assert open_of(worker) == []
+            with pytest.raises(HistoryUnavailableError, match="closed"):
+                history.lookup(Q, "1")
+
+
+@pytest.mark.parametrize("lifespan", [begins_badly, lambda worker: None], ids=["raises", "no context manager"])
+def test_a_lifespan_that_does_not_begin_leaves_nothing_open(lifespan: Any) -> None:
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history="memory:", lifespan=lifespan)
+        worker.trigger(Q, in_doubt="acknowledge")(lambda: None)
+        with pytest.raises(ValueError, match=r"at its beginning|context manager"):  # a ConfigurationError is one too
+            worker.start()
+        assert open_of(worker) == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 warns of a fork beside threads
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forks_child_stops_its_parents_worker_at_once_and_leaves_it_alone(tmp_path: Path) -> None:
+    """It has none of the threads that it would wait for, and what is open is the parent's."""
+    options = WorkerOptions(journal=tmp_path / "journal.jsonl", control=tmp_path / "control.sock")
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history=f"sqlite:{tmp_path / 'history.db'}", options=options)
+        ran: list[str] = []
+
+        @worker.trigger(Q)
+        def book(body: str) -> None:
+            ran.append(body)
+
+        with worker:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)  # it must not wait for ever
+                status = 1
+                try:
+                    status = 0 if worker.stop().triggers == () and open_of(worker) == [] else 2
+                finally:
+                    os._exit(status)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert (tmp_path / "control.sock").exists()
+            backend.deliver(Q, "a")
+            until(lambda: ran == ["a"])
