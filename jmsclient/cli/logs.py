@@ -12,6 +12,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from jmsclient.cli.printing import printable
+
 LEVELS = ("debug", "info", "warning", "error", "critical")
 FORMATS = ("text", "json")
 _PREFIX = "jms_"  # events.emit puts it before each field, so that none can hide an attribute of LogRecord
@@ -37,11 +39,20 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
+class LineFormatter(logging.Formatter):
+    """A record as one line: what it says has ids and texts of others in it, which must neither steer a terminal nor look like
+    records of their own. A traceback follows as it is."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  the name of logging's
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+
 def set_up_logging(level: str, form: str) -> None:
     """Send what this process logs from `level` on to stderr. Once, at the start of a command."""
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])

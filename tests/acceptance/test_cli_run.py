@@ -154,6 +154,18 @@ def test_url_of_the_command_line_wins_and_the_app_dir_is_elsewhere(jmsclient: Co
     assert not (jmsclient.folder / "shop.db").exists()
 
 
+def test_what_a_message_says_makes_no_lines_of_its_own_in_the_log(jmsclient: CommandLine) -> None:
+    jmsclient.write("app.py", SLOW.format(seconds=0, concurrency=1))
+    send(jmsclient, "tea", "--property", "uuid=17\n2026-01-01 ERROR forged: \x1b[31mred")
+    send(jmsclient, "tea", "--property", "uuid=17\n2026-01-01 ERROR forged: \x1b[31mred")
+    running = jmsclient.start("run", "app:worker")
+    running.wait_for("was processed before")
+    running.signal(signal.SIGTERM)
+    assert running.end() == 0, running.text()
+    assert "message 17\\n2026-01-01 ERROR forged: \\x1b[31mred was processed before" in running.text()
+    assert not [line for line in running.text().splitlines() if line.startswith("2026-01-01")]
+
+
 def test_logs_as_json(jmsclient: CommandLine) -> None:
     jmsclient.write("app.py", SLOW.format(seconds=0, concurrency=1))
     running = jmsclient.start("run", "app:worker", "--log-format", "json")
