@@ -55,6 +55,16 @@ def count(name: str, value: int | None, *, least: int = 0, none: bool = False) -
         raise ConfigurationError(f"{name}={value!r}: expected a whole number >= {least}{' or None' if none else ''}")
 
 
+def key_part(name: str, value: object) -> None:
+    """What is part of a history's keys: a text that every store can hold."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name}={value!r}: expected a text; it is part of the keys in the history")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{name}={value!r}: no history can keep half a character: {error}") from error
+
+
 def choice(name: str, value: Choice, allowed: tuple[Choice, ...]) -> None:
     """Check one word out of several."""
     if value not in allowed:

@@ -9,6 +9,7 @@ from typing import Any
 
 from jmsclient.errors import ConfigurationError
 from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory
+from jmsclient.options import key_part
 
 KINDS = (
     "memory:, sqlite:PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB, redis+sentinel://HOST:PORT/SERVICE, "
@@ -25,6 +26,7 @@ def open_history(url: str, *, namespace: str = "default", operation_timeout: flo
     """
     if not isinstance(url, str) or not url:
         raise ConfigurationError(f"history {url!r}: expected a URL: {KINDS}")
+    key_part("namespace", namespace)
     if not namespace:
         raise ConfigurationError("namespace='': expected a name; it keeps the entries of unrelated workers apart")
     scheme, colon, rest = url.partition(":")

@@ -159,7 +159,7 @@ class Deciding:
         """With what stands for its body (TR-47)."""
         try:
             work.body_hash = body_hash(work.message, self._body_check)
-        except Exception as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
+        except BaseException as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
             self._desk.keep(work)
             self.failing.failed(work, error)
             return

@@ -19,6 +19,7 @@ from jmsclient.options import (
     OnError,
     OnRetryFailure,
     TriggerOptions,
+    key_part,
 )
 from jmsclient.trigger.join_spec import Activation, JoinKind, JoinSpec
 from jmsclient.trigger.lane import check_handler
@@ -225,8 +226,7 @@ class Declaring:
         """What `Declaration` takes. Raises ConfigurationError where the name is taken."""
         if name in self._declared:
             raise ConfigurationError(f"trigger {name!r} is declared twice: give the second one a name=")
-        if not isinstance(name, str):
-            raise ConfigurationError(f"name={name!r}: expected a text: a trigger's name is its id in the history")
+        key_part("name", name)
         if not isinstance(settings["options"], TriggerOptions | None):
             raise ConfigurationError(f"options={settings['options']!r}: expected TriggerOptions(…) or None")
         check_history(settings["history"])

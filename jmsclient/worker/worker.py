@@ -26,6 +26,7 @@ from jmsclient.history.opening import open_history
 from jmsclient.jms.connection import default_url
 from jmsclient.options import (
     WorkerOptions,
+    key_part,
     seconds,
 )
 from jmsclient.transport.contract import Transport
@@ -87,6 +88,8 @@ class Worker(Declaring):
     ) -> None:
         super().__init__()
         seconds("grace", grace)
+        if name is not None:
+            key_part("name", name)
         check_history(history)
         if not isinstance(options, WorkerOptions | None):
             raise ConfigurationError(f"options={options!r}: expected WorkerOptions(…) or None")

@@ -14,6 +14,7 @@ import pytest
 from jmsclient import Delivery, Message, Status, TransientError, TriggerOptions, Worker
 from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
+from jmsclient.history import open_history
 from jmsclient.testing import ScriptedBackend
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger import binding
@@ -277,6 +278,7 @@ async def later() -> bool:
         ("history", 5),
         ("history", Path("history.db")),
         ("name", 5),
+        ("name", "\ud800"),
     ],
     ids=lambda one: getattr(one, "__name__", repr(one)),
 )
@@ -290,6 +292,26 @@ def test_a_setting_of_a_wrong_kind_is_refused_by_its_name(setting: str, value: A
 
     with pytest.raises(ConfigurationError, match=f"^{setting}="):
         declare_and_start()
+
+
+@pytest.mark.parametrize("name", [5, b"shop", "\ud800"], ids=repr)
+def test_tr33_a_name_that_no_history_can_keep_is_refused(name: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^name="):
+        Worker("embedded:", name=name)
+    with pytest.raises(ConfigurationError, match=r"^namespace="):
+        open_history("memory:", namespace=name)
+
+
+def test_tr47_a_body_check_that_raises_what_is_no_exception_fails_its_message_only(backend: ScriptedBackend, until: Until) -> None:
+    def parts(message: Message) -> bytes:
+        raise SystemExit(1)
+
+    worker = Worker(backend.url, history="memory:")
+    worker.trigger(Q, options=TriggerOptions(body_check=parts))(nothing)
+    with worker:
+        backend.deliver(Q, ["a", "b"])
+        until(lambda: len(backend.dead_letters) == 2)
+        assert worker.triggers[Q].error is None
 
 
 def test_a_worker_of_a_wrong_kind_of_history_or_options_is_refused() -> None:
