@@ -6,8 +6,18 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from enum import Enum
 
 from jmsclient.trigger.batch import Item
+from jmsclient.trigger.quick import LOOK, Quick
+
+
+class Call(Enum):
+    """What a thread is called for."""
+
+    WORK = "work"
+    WATCH = "watch"
+    END = "end"
 
 
 class HandlerThreads:
@@ -16,18 +26,31 @@ class HandlerThreads:
     Whoever is free takes the next work, so no thread idles while another has one waiting (TR-62). A group wakes one thread, and a
     thread that leaves work behind wakes the next before it runs its own: handlers that wait get a thread each, and those that
     return at once are not paid for with a wake-up each.
+
+    Where `go_on` is given, quick ones are run by the thread that hands them out (`Quick`). It goes on with what that thread did,
+    and says True when that has ended, False when it is to be a handler thread again.
     """
 
-    def __init__(self, name: str, number: int, execute: Callable[[Item], None], done: Callable[[Item], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        execute: Callable[[Item], None],
+        done: Callable[[Item], None],
+        go_on: Callable[[], bool] | None = None,
+    ) -> None:
         self._execute = execute
         self._done = done
+        self._go_on = go_on if number > 1 else None
+        self.quick = Quick()
         self._works: deque[Item] = deque()  # append and popleft are atomic: no lock
-        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._waking = False
         """A thread was woken and has not looked yet; stored before the wake and cleared before the look, so none is missed."""
         # Daemons: a handler that never returns must not keep the process alive after the grace period (O01).
         self._threads = [
-            threading.Thread(target=self._run, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True) for index in range(number)
+            threading.Thread(target=self.serve, name=f"jmsclient-{name}-handler-{index + 1}", daemon=True)
+            for index in range(number)
         ]
 
     @property
@@ -40,32 +63,75 @@ class HandlerThreads:
             thread.start()
 
     def start(self, items: Sequence[Item]) -> None:
+        """Have these run, in order, by whoever is free."""
+        self.quick.given()
         self._works.extend(items)
         self._wake()
 
+    def all_back(self) -> None:
+        """All that was to be run has been."""
+        if self._go_on is not None and self.quick.returned():
+            self._calls.put(Call.WATCH)
+
+    def run_here(self, items: Sequence[Item]) -> bool:
+        """Run these on the thread that calls, which has the pipeline. False: another has it now, and this one is to `serve`."""
+        self._works.extend(items)
+        self.quick.enter()
+        self._run_all(here=True)
+        return self.quick.leave()
+
     def stop(self, timeout: float | None) -> None:
         for _ in self._threads:
-            self._wakes.put(False)
+            self._calls.put(Call.END)
         for thread in self._threads:
-            thread.join(timeout)
+            if thread is not threading.current_thread():  # one of them may have the pipeline
+                thread.join(timeout)
+
+    def serve(self) -> None:
+        """Be a handler thread, until `stop`."""
+        while True:
+            call = self._calls.get()
+            if call is Call.WATCH:
+                call = self._watch()
+            if call is Call.END:
+                return
+            self._waking = False
+            self._run_all()
 
     def _wake(self) -> None:
         if not self._waking:
             self._waking = True
-            self._wakes.put(True)
+            self._calls.put(Call.WORK)
 
-    def _run(self) -> None:
+    def _run_all(self, *, here: bool = False) -> None:
         works = self._works
-        going_on = True
-        while going_on:
-            going_on = self._wakes.get()
-            self._waking = False
-            while works:
-                try:
-                    item = works.popleft()
-                except IndexError:
-                    break
-                if works:
+        while works:
+            try:
+                item = works.popleft()
+            except IndexError:
+                break
+            if here:
+                self.quick.calls += 1
+            elif works:
+                self._wake()
+            self._execute(item)
+            self._done(item)
+
+    def _watch(self) -> Call:
+        """While the pipeline's thread runs handlers: take its place where one is not quick. Returns what to do then."""
+        assert self._go_on is not None
+        seen = -1
+        while self.quick.now:
+            try:
+                call = self._calls.get(timeout=LOOK)
+            except queue.Empty:
+                calls = self.quick.calls
+                if calls == seen and self.quick.take_over():
                     self._wake()
-                self._execute(item)
-                self._done(item)
+                    return Call.END if self._go_on() else Call.WORK
+                seen = calls
+            else:
+                if call is Call.END:
+                    return call
+                self._waking = False  # before the next look at `now`: while that is true, whoever runs handlers needs no help
+        return Call.WORK

@@ -47,7 +47,10 @@ class Handlers:
         transaction: Transaction | None = None,
         *,
         may_be_inline: bool = False,
+        go_on: Callable[[], bool] | None = None,
     ) -> None:
+        """`may_be_inline`: handlers may run on the thread that starts them; `go_on`: what that does, for a thread that takes its
+        place (`HandlerThreads`)."""
         self._transaction = transaction
         self.finished: deque[Item] = deque()
         self._declaration = declaration
@@ -67,7 +70,9 @@ class Handlers:
             not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
         )
         self._run_one: Callable[..., None] = self._execute if self._function is None else self._execute_with_message
-        self._threads = HandlerThreads(name, number if on_threads else 0, self._run_one, self._done)
+        may_be_here = may_be_inline and not self._handler_is_async and declaration.resolver is None
+        number_on_threads = number if on_threads else 0
+        self._threads = HandlerThreads(name, number_on_threads, self._run_one, self._done, go_on if may_be_here else None)
         on_loop = self._handler_is_async or self._resolver_is_async
         self._loop = HandlerLoop(name, number, self._execute_async, self._done) if on_loop else None
 
@@ -77,23 +82,45 @@ class Handlers:
         if self._loop is not None:
             self._loop.begin()
 
-    def start(self, works: Sequence[Work]) -> int:
-        """Run these, in order; those there is no room for wait. Returns how many calls that takes."""
+    def items(self, works: Sequence[Work]) -> Sequence[Item]:
+        """What one call each is about."""
         batch = self._declaration.batch
-        items: Sequence[Item] = works if batch == 1 else grouped(works, batch)
+        return works if batch == 1 else grouped(works, batch)
+
+    def start(self, items: Sequence[Item]) -> None:
+        """Run these, in order; those there is no room for wait."""
         if self.inline:
             for item in items:
                 self._run_one(item)
                 self.finished.append(item)
-            return len(items)
-        if self._loop is None:
+        elif self._loop is None:
             self._threads.start(items)
-            return len(items)
-        awaited = [item for item in items if self._is_async(item)]
-        self._threads.start([item for item in items if not self._is_async(item)])
-        if awaited:
-            self._loop.start(awaited)
-        return len(items)
+        else:
+            awaited = [item for item in items if self._is_async(item)]
+            self._threads.start([item for item in items if not self._is_async(item)])
+            if awaited:
+                self._loop.start(awaited)
+
+    @property
+    def quick(self) -> bool:
+        """They return at once: `run_here`."""
+        return self._threads.quick.now
+
+    def run_here(self, items: Sequence[Item]) -> bool:
+        """Run these on the thread that calls. False: one was not quick, and another thread goes on in its place; then `serve`."""
+        return self._threads.run_here(items)
+
+    def serve(self) -> None:
+        """Be a handler's thread, until `stop`."""
+        self._threads.serve()
+
+    def all_back(self) -> None:
+        """All that was started has been collected."""
+        self._threads.all_back()
+
+    def rest(self) -> None:
+        """Nothing is to be started for now."""
+        self._threads.quick.rest()
 
     @property
     def inside(self) -> bool:

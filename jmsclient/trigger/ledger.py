@@ -24,7 +24,7 @@ Item = tuple[Alike, Sequence[Work], Answers, Unanswered | None]
 """What is asked, about whom, and who is to be told."""
 
 MOST_NOTES = 1000
-FEW = 32
+FEW = 64
 """So many commands are worth a call of their own, sent while more are gathered; twice as many the next, up to `MANY`."""
 MANY = 128
 MOST_AHEAD = 8

@@ -29,19 +29,29 @@ class Pipeline(Lifetime):
     thread's."""
 
     def _run(self) -> None:
-        with self._turn:
-            try:
-                while not self._over and not self._ended():
-                    self.step()
-                if not self._over:
-                    self._desk.settle()
-            except BaseException as error:  # noqa: BLE001  kept in `error`, which stop() reports
-                self._broken(error)
-            finally:
-                self._finish()
+        self._turn.acquire()
+        if not self._go_on():
+            self._handlers.serve()
 
-    def step(self) -> None:
-        """One turn: everything that is due now, one call to the history, then wait for the bell or the next due time."""
+    def _go_on(self) -> bool:
+        """On the thread that has the pipeline, and with it the turn: until it has ended, or (False) another thread has taken it."""
+        try:
+            while not self._over and not self._ended():
+                if not self.step():
+                    return False
+            if not self._over:
+                self._desk.settle()
+        except BaseException as error:  # noqa: BLE001  kept in `error`, which stop() reports
+            self._broken(error)
+        try:
+            self._finish()
+        finally:
+            self._turn.release()
+        return True
+
+    def step(self) -> bool:
+        """One turn: everything that is due now, one call to the history, then wait for the bell or the next due time. False:
+        another thread has taken the pipeline over."""
         if self._intake.ended and not self._desk.detached:
             raise self._intake.closed_error or ConnectionLostError("the provider closed the receiver")
         now = self._clock.monotonic()
@@ -54,9 +64,13 @@ class Pipeline(Lifetime):
         self._take(now)
         self._outage.exchange(now)
         self._desk.settle()
-        self._dispatch()
+        if not self._dispatch():
+            return False
         if not self._over and not self._handlers.finished and not self._could_take() and not self._ended():
+            if not self._busy:
+                self._handlers.rest()
             self._bell.wait(self._pause())
+        return True
 
     def _pause(self) -> float | None:
         """Seconds until something falls due; None: nothing will."""
@@ -157,6 +171,8 @@ class Pipeline(Lifetime):
             for work in (item,) if isinstance(item, Work) else item.works:
                 self._ended_as(work)
         self._ended_well(well)
+        if not self._busy:
+            self._handlers.all_back()
 
     def _ended_well(self, works: list[Work]) -> None:
         if works:
@@ -211,20 +227,26 @@ class Pipeline(Lifetime):
 
     # -- settling and starting --------------------------------------------------------------------------------------
 
-    def _dispatch(self) -> None:
+    def _dispatch(self) -> bool:
+        """Start what is ready. False: on this thread, and meanwhile another has taken the pipeline over."""
         if not self._ready:
-            return
+            return True
         ready = self._ready.copy()
         self._ready.clear()
         shown = [work.arrival for work in ready if work.question is None and not work.retries and work.parked is None]
         self._intake.handing_over(shown)
+        items = self._handlers.items(ready)
+        self._busy += len(items)
+        if self._handlers.quick:
+            return self._handlers.run_here(items)
         if not self._handlers.inline:
-            self._busy += self._handlers.start(ready)
-            return
+            self._handlers.start(items)
+            return True
         self._in_handler = True
         self._turn.release()
         try:
-            self._busy += self._handlers.start(ready)
+            self._handlers.start(items)
         finally:
             self._turn.acquire()
             self._in_handler = False
+        return True

@@ -42,6 +42,10 @@ class Rooms(ABC):
     def _run(self) -> None:
         """The pipeline's thread."""
 
+    @abstractmethod
+    def _go_on(self) -> bool:
+        """The same for a thread that takes its place. True: it has ended; False: another one has taken its own place."""
+
     def __init__(
         self,
         declaration: Declaration,
@@ -120,7 +124,7 @@ class Rooms(ABC):
         )
         self._stand_in = stand_in
         may_be_inline = stand_in is not None and transaction is None
-        self._handlers = Handlers(declaration, call, send, bell, transaction, may_be_inline=may_be_inline)
+        self._handlers = Handlers(declaration, call, send, bell, transaction, may_be_inline=may_be_inline, go_on=self._go_on)
         self._turn = threading.Lock()  # held by whoever takes a turn: the pipeline's thread, but for inline handlers; the stand-in
         self._in_handler = False
         self._over = False
