@@ -29,6 +29,8 @@ class Batch:
         "left",
         "messages",
         "outcomes",
+        "size",
+        "unread",
         "written",
         "written_at",
     )
@@ -36,6 +38,8 @@ class Batch:
     def __init__(self, ids: list[str], messages: list[Encoded], clock: Clock) -> None:
         self.ids = ids
         self.messages = messages
+        self.size = sum([len(one) if isinstance(one, bytes) else sum(map(len, one)) for one in messages])
+        """Bytes of all of them."""
         self.bell = clock.bell()
         self.written = 0
         """How many the engine has."""
@@ -47,8 +51,15 @@ class Batch:
         self.failures = 0
         self.error: JmsClientError | None = None
         self.cancelled = False
+        self.unread = False
+        """It was cancelled while there was credit: the peer did not read what was sent before."""
         self.begun = False
         """Handed over before anybody waits for it (`Sender.begin`)."""
+
+    @property
+    def average(self) -> int:
+        """Bytes of a message, about."""
+        return max(1, self.size // max(1, len(self.messages)))
 
     @property
     def over(self) -> bool:
@@ -107,6 +118,7 @@ def failure(batch: Batch, name: str, confirm_timeout: float | None) -> JmsClient
     in_doubt = [ids[index] for index in batch.indices(confirmed=False)]
     known = {*confirmed, *in_doubt}
     unsent = [one for one in ids if one not in known]
+    lacking = "read too little to make room" if batch.unread else "gave no credit"
     refused = next((one for one in batch.outcomes if one is not None and one.code != ACCEPTED), None)
     if batch.error is not None:
         if not confirmed and not in_doubt and refused is None:
@@ -118,9 +130,9 @@ def failure(batch: Batch, name: str, confirm_timeout: float | None) -> JmsClient
         if full and not confirmed and not in_doubt:
             return ResourceAllocationError(text)
     elif batch.cancelled and not batch.written:
-        return ResourceAllocationError(f"{name}: the broker gave no credit in time, so nothing was sent")
+        return ResourceAllocationError(f"{name}: the broker {lacking} in time, so nothing was sent")
     elif batch.cancelled and not in_doubt:
-        text = f"{name}: the broker gave no credit for the rest in time"
+        text = f"{name}: the broker {lacking} for the rest in time"
     else:
         text = f"{name}: no confirmation within {confirm_timeout} s"
     failure = SendError(text, confirmed=confirmed, in_doubt=in_doubt, unsent=unsent)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jmsclient_amqp.session import AmqpSession
 
 
+PORTION = 1 << 18
+"""Bytes of messages that the engine is given at once. So the first are on their way while the others are still here, and what
+else the connection has to do, reading before all, comes in between."""
 AHEAD = 8 << 20
 """Bytes of messages that may be under way by `begin`: what is encoded is here, in the engine, and in what the socket holds."""
 
@@ -55,6 +58,7 @@ class AmqpSender(Sender):
         self._closed = False
         self._attached = False  # this is read by others; it and the rest are written on the I/O thread
         self._waiting: deque[Batch] = deque()
+        self._paused = False
         self._sent: deque[Run] = deque()
         self._attaching: Answer[None] | None = None
         self._detaching: Answer[None] | None = None
@@ -190,8 +194,10 @@ class AmqpSender(Sender):
         self._pump()
 
     def _pump(self) -> None:
-        """Send while there is credit."""
-        link, waiting, sent = self.link, self._waiting, self._sent
+        """Send while there is credit, a portion at a time."""
+        if self._paused:
+            return
+        link, waiting, room = self.link, self._waiting, PORTION
         state = None
         if self._transaction is not None and waiting:
             state = self._transaction.sending
@@ -199,17 +205,31 @@ class AmqpSender(Sender):
                 self._transaction.when_declared(self._pump_if_attached)
                 return
         while waiting:
-            batch = waiting[0]
-            messages = batch.messages
-            count = min(link.credit, len(messages) - batch.written)
-            if count > 0:
-                number = link.send_some(messages[batch.written : batch.written + count], state)
-                sent.append(Run(batch, batch.written, number, count))
-                batch.written += count
-            if batch.written < len(messages):
+            if room <= 0:
+                self._pause()
                 return
-            batch.written_at = self._clock.monotonic()
-            waiting.popleft()
+            batch = waiting[0]
+            first, messages = batch.written, batch.messages
+            count = min(link.credit, len(messages) - first, -(-room // batch.average))
+            if count > 0:
+                number = link.send_some(messages[first : first + count], state)
+                self._sent.append(Run(batch, first, number, count))
+                batch.written += count
+                room -= count * batch.average
+            elif first < len(messages):
+                return
+            if batch.written == len(messages):
+                batch.written_at = self._clock.monotonic()
+                waiting.popleft()
+
+    def _pause(self) -> None:
+        """Go on when the socket has taken what the engine has, and what has come since is read."""
+        self._paused = True
+        self._loop.after_writing(lambda: self._loop.tell(self._go_on))
+
+    def _go_on(self, *_: Any) -> None:
+        self._paused = False
+        self._pump_if_attached()
 
     def _pump_if_attached(self) -> None:
         if self._attached:
@@ -269,6 +289,7 @@ class AmqpSender(Sender):
             self._waiting = deque(one for one in waiting if one not in stopped)
             for one in stopped:
                 one.cancelled = True
+                one.unread = self._paused
                 one.written_at = self._clock.monotonic()
         answer.give(None)
 
@@ -344,7 +365,7 @@ class BegunBatch(Begun):
         self._sender = sender
         self._batch = batch
         self.ids = batch.ids
-        self.size = sum([len(one) if isinstance(one, bytes) else sum(map(len, one)) for one in batch.messages])
+        self.size = batch.size
 
     @property
     def failed(self) -> bool:

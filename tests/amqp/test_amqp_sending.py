@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from jmsclient.errors import SendError
+from jmsclient.errors import ResourceAllocationError, SendError
 from jmsclient.message import MessageKind, PlainContent
 from jmsclient.transport.contract import Sender
 from jmsclient_amqp.primitives import described, listed, symbol, uint
@@ -14,7 +16,7 @@ from jmsclient_amqp.primitives import described, listed, symbol, uint
 from .conftest import PATIENCE, QUEUE, Client
 from .peer import ACCEPTED, DISPOSITION, TRANSFER, TRUE, Conversation, Frame, Peer, accept, grant
 
-pytest.importorskip("jmsclient_amqp.sending", reason="python-qpid-proton is not installed", exc_type=ImportError)
+sending = pytest.importorskip("jmsclient_amqp.sending", reason="python-qpid-proton is not installed", exc_type=ImportError)
 
 Connect = Callable[..., Client]
 REJECTED = described(0x25, listed([described(0x1D, listed([symbol("amqp:precondition-failed")]))]))
@@ -124,3 +126,63 @@ def test_c12_long_messages_reach_the_peer_whole_and_in_order(peer: Peer, connect
     assert len(got) == count
     for whole, body in zip(got, bodies, strict=True):
         assert whole.endswith(b"\x53\x75\xb0" + len(body).to_bytes(4, "big") + body)
+
+
+def test_o07_a_peer_that_does_not_read_gets_nothing_that_is_called_unsent(peer: Peer, connect: Connect) -> None:
+    """There is credit for all, and no room in the socket: past the deadline the rest stays here."""
+    peer.credit = 1000
+    client = connect(peer.url)
+    sender = client.session.open_sender(QUEUE, client.deadline())
+    reading = threading.Event()
+    first = threading.Event()
+
+    def wait(conversation: Conversation, frame: Frame) -> None:
+        first.set()
+        assert reading.wait(PATIENCE)
+
+    peer.on[TRANSFER] = wait
+    made = [
+        PlainContent(kind=MessageKind.BYTES, body=b"%03d" % number + b"x" * 250_000, message_id=f"ID:{number}", persistent=False)
+        for number in range(200)
+    ]
+    begun = sender.begin(made)
+    with pytest.raises(ResourceAllocationError, match="read too little"):
+        sender.send(contents("behind"), room_deadline=client.deadline(0.5), confirm_timeout=0.5)
+    with pytest.raises(SendError, match="no confirmation") as caught:
+        begun.finish(room_deadline=client.deadline(0.2), confirm_timeout=0.2)
+    error = caught.value
+    assert first.is_set()
+    assert error.confirmed == ()
+    assert error.in_doubt == tuple(f"ID:{number}" for number in range(len(error.in_doubt)))
+    assert error.unsent == tuple(f"ID:{number}" for number in range(len(error.in_doubt), 200))
+    assert error.in_doubt
+    assert error.unsent
+    peer.on[TRANSFER] = silent
+    reading.set()
+    client.session.flush(client.deadline())
+    assert len([frame for frame in peer.last.heard(TRANSFER) if not frame[5]]) == len(error.in_doubt)
+    peer.on.clear()
+    assert send(client, sender, "after") == ["ID:after"]
+
+
+def test_if_30_a_large_batch_is_handed_to_the_engine_in_portions(
+    peer: Peer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outcomes of the first are read before the last are written, and all come out well and in order."""
+    monkeypatch.setattr(sending, "PORTION", 3000)
+    peer.credit = 1000
+    client = connect(peer.url)
+    sender = client.session.open_sender(QUEUE, client.deadline())
+    undecided: list[int] = []
+    at_once = sending.SendingLink.send_some
+
+    def counted(link: Any, messages: Sequence[Any], transaction: bytes | None = None) -> int:
+        undecided.append(len(messages))
+        return at_once(link, messages, transaction)
+
+    monkeypatch.setattr(sending.SendingLink, "send_some", counted)
+    names = [f"{number:04}" for number in range(300)]
+    assert send(client, sender, *names) == [f"ID:{name}" for name in names]
+    assert max(undecided) < 60
+    assert sum(undecided) == 300
+    assert [frame.payload[-4:].decode() for frame in peer.last.heard(TRANSFER)] == names
