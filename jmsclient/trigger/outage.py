@@ -110,7 +110,13 @@ class Outage:
         desk = self._desk
         for work in list(desk.running.values()):
             over = work.claimed and work.renew_at is None and work.lease_until <= now
-            if over and desk.ledger is not None and desk.ledger.forget(work.token):
+            if not over or desk.ledger is None or not desk.ledger.forget(work.token):
+                continue
+            if work.arrival.settled and work.parked is None:  # its transaction has taken it, and nothing can go back (TR-37)
+                text = "ran and was committed, but the history could not be told: a further copy is In Doubt"
+                desk.tell("completed_not_recorded", work, logging.ERROR, text)
+                desk.forget(work)
+            else:
                 desk.tell("completed_not_recorded", work, logging.ERROR, "ran, but the history could not be told: given back")
                 desk.give_back(work, RETRY)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from jmsclient import Message, Status, Worker
+from jmsclient import Delivery, Message, Status, Worker
 from jmsclient.errors import ConfigurationError
 from jmsclient.events import Event
 from jmsclient.history import DocumentHistory, State, open_history
 from jmsclient.history.entries import Command, Complete
 from jmsclient.options import TriggerOptions
-from jmsclient.testing import ScriptedBackend
+from jmsclient.testing import ScriptedBackend, TestBroker
 from jmsclient.transport.contract import Verb
 from jmsclient.trigger.delivery import ResolverRequest
 
@@ -116,6 +116,36 @@ def test_d06_b_a_completion_lost_with_the_history_makes_the_next_delivery_in_dou
         until(lambda: worker.triggers[Q].pipeline.counters.in_doubt == 1)
     assert ran == ["m1"]
     assert [one.name for one in events].count("completed_not_recorded") == 1
+
+
+def test_tr50_what_was_committed_and_cannot_be_recorded_is_not_said_to_be_gone(
+    history: DocumentHistory, until: Until, events: list[Event], switchable: Switchable
+) -> None:
+    """TR-37: the message was committed with what its handler sent; a further copy of it is In Doubt."""
+    away = switchable(history)
+    ran: list[str] = []
+
+    with TestBroker() as broker:
+        worker = Worker(broker.url, history=away)
+
+        @worker.trigger(Q, transacted=True, lease=0.3, in_doubt="acknowledge")
+        def book(body: str, delivery: Delivery) -> None:
+            ran.append(body)
+            delivery.send("queue:///invoices", body)
+            away.off = Complete
+
+        with worker:
+            broker.send(Q, "m1", properties={"uuid": "1"})
+            until(lambda: "completed_not_recorded" in [one.name for one in events])
+            away.off = None
+            until(lambda: worker.triggers[Q].state == "enabled")
+            broker.send(Q, "m1", properties={"uuid": "1"})
+            until(lambda: worker.triggers[Q].counters["in_doubt"] == 1)
+        assert [one.body for one in broker.messages("queue:///invoices")] == ["m1"]
+    assert ran == ["m1"]
+    (told,) = [one.text for one in events if one.name == "completed_not_recorded"]
+    assert "was committed" in told
+    assert not {"taken_message_gone", "given_back"} & {one.name for one in events}
 
 
 def test_tr49_in_doubt_carries_out_the_in_doubt_policy(
