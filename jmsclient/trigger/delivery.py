@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jmsclient.destination import Destination, parse_destination
 from jmsclient.history.contract import HistoryTransaction
 from jmsclient.history.entries import Entry
+from jmsclient.jms.outgoing import Sending
 from jmsclient.jms.session import Session
 from jmsclient.message import Body, Message, PropertyValue
 from jmsclient.trigger.decision import Status
@@ -81,9 +82,12 @@ class Delivery:
             if isinstance(body, Message)
             else Message(body, properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
         )
+        to = parse_destination(destination)
+        if not priority is time_to_live is delivery_delay is None:  # checked here, while the handler can still be told
+            Sending(to, priority=priority, time_to_live=time_to_live, delivery_delay=delivery_delay or 0.0)
         self.gathered.append(
             Gathered(
-                destination=parse_destination(destination),
+                destination=to,
                 message=message,
                 persistent=persistent,
                 priority=priority,

@@ -320,3 +320,36 @@ def test_a_worker_of_a_wrong_kind_of_history_or_options_is_refused() -> None:
         Worker("embedded:", history=wrong)
     with pytest.raises(ConfigurationError, match="options=5"):
         Worker("embedded:", options=wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"priority": 99},
+        {"priority": "4"},
+        {"time_to_live": -1},
+        {"time_to_live": "1"},
+        {"delivery_delay": "soon"},
+        {"delivery_delay": -1},
+    ],
+    ids=repr,
+)
+def test_tr45_what_cannot_be_sent_is_refused_in_the_handler_and_not_when_its_work_is_done(
+    backend: ScriptedBackend, until: Until, wrong: dict[str, Any]
+) -> None:
+    told: list[str] = []
+    worker = Worker(backend.url, history="memory:")
+
+    @worker.trigger(Q)
+    def book(delivery: Delivery) -> None:
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))) as caught:
+            delivery.send("queue:///invoices", "x", **wrong)
+        told.append(str(caught.value))
+        delivery.send("queue:///invoices", "y", priority=9, time_to_live=60.0, delivery_delay=0.0)
+
+    with worker:
+        backend.deliver(Q, "a")
+        until(lambda: backend.settlements)
+    assert verbs(backend) == [Verb.ACCEPT]
+    assert len(told) == 1
+    assert [one.body() for one in backend.waiting("queue:///invoices")] == ["y"]
