@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import stat
-import struct
+from contextlib import closing
 from pathlib import Path
 
 from jmsclient.errors import StoreError, StoreFormatError, StoreInUseError
@@ -18,8 +19,7 @@ from jmsclient.errors import StoreError, StoreFormatError, StoreInUseError
 APPLICATION_ID = 0x4A4D5343  # "JMSC", SQLite's application_id of our stores
 FORMAT = 3
 """1 knew queues with three settings only; before 3 every message was an envelope."""
-_MAGIC = b"SQLite format 3\x00"
-_VERSION_AT = 60  # offsets in SQLite's file header: user_version, then application_id 8 bytes on
+HEADER_SIZE = 100
 
 
 def check_file(path: Path) -> None:
@@ -34,17 +34,26 @@ def check_file(path: Path) -> None:
         return
     if not stat.S_ISREG(path.stat().st_mode):
         raise StoreError(f"store {str(path)!r} is not a regular file; choose another name")
-    try:
-        with path.open("rb") as file:
-            header = file.read(100)
-    except OSError as error:
-        raise StoreError(f"store {str(path)!r} cannot be read: {error}") from error
-    if not header:
+    if not path.stat().st_size:
         return
-    if not header.startswith(_MAGIC) or len(header) < 100:
-        raise StoreFormatError(f"store {str(path)!r} is not an SQLite file; it is left as it is, choose another name")
-    version, application = struct.unpack_from(">I4xI", header, _VERSION_AT)
+    try:
+        application, version = _said_by_its_header(path)
+    except sqlite3.DatabaseError as error:
+        if not os.access(path, os.R_OK):
+            raise StoreError(f"store {str(path)!r} cannot be read: {error}") from error
+        raise StoreFormatError(f"store {str(path)!r} is not an SQLite file; it is left as it is, choose another name") from error
     check_format(path, application, version)
+
+
+def _said_by_its_header(path: Path) -> tuple[int, int]:
+    """Its application_id and user_version, without a lock or a change. Raises sqlite3.DatabaseError.
+
+    By SQLite, never by a file of Python's: where this process holds the store already, under another name, closing that would drop
+    the locks on it, and any SQLite program that looks at it would remove the write-ahead log when it leaves."""
+    if path.stat().st_size < HEADER_SIZE:
+        raise sqlite3.DatabaseError("it is shorter than a header")
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        return tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
 
 
 def check_format(path: Path, application: int, version: int) -> None:

@@ -373,6 +373,20 @@ def test_a_row_that_cannot_be_read_is_named(connect: Connect, url: str, file: Pa
     assert not Path(f"{file}.lock").exists()
 
 
+def test_a_second_store_on_one_file_takes_no_lock_away_from_the_first(file: Path) -> None:
+    """Looking at the file by a descriptor of one's own would, when that is closed; then whoever looks at it with SQLite removes the
+    write-ahead log when it leaves, and what is written from then on is gone with the process."""
+    store = Store(file)
+    try:
+        with pytest.raises(StoreInUseError):
+            Store(file)
+        program = "import sqlite3, sys; one = sqlite3.connect(sys.argv[1]); one.execute('SELECT * FROM store'); one.close()"
+        subprocess.run([sys.executable, "-c", program, str(file)], check=True, timeout=60)
+        assert file.with_name(f"{file.name}-wal").exists()
+    finally:
+        store.close()
+
+
 def test_a_second_process_on_one_store_is_refused_by_name(connect: Connect, url: str) -> None:
     client = connect()
     client.send("a")
