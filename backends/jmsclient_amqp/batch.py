@@ -35,11 +35,11 @@ class Batch:
         "written_at",
     )
 
-    def __init__(self, ids: list[str], messages: list[Encoded], clock: Clock) -> None:
+    def __init__(self, ids: list[str], messages: list[Encoded], clock: Clock, *, size: int = 0) -> None:
         self.ids = ids
         self.messages = messages
-        self.size = sum([len(one) if isinstance(one, bytes) else sum(map(len, one)) for one in messages])
-        """Bytes of all of them."""
+        self.size = size
+        """Bytes of all of them, about."""
         self.bell = clock.bell()
         self.written = 0
         """How many the engine has."""

@@ -62,6 +62,7 @@ def encode_all(contents: Iterable[PlainContent], address: str, naming: Naming) -
     kind: MessageKind | None = None
     persistent = priority = destination = timestamp = expiration = None
     start, end, fields = b"", b"", 0
+    openings: dict[int, bytes] = {}  # by the length of an id
     for content in contents:
         properties = content.properties()
         if (
@@ -85,24 +86,22 @@ def encode_all(contents: Iterable[PlainContent], address: str, naming: Naming) -
             persistent, priority, destination = content.persistent, content.priority, content.destination
             _, *following = _fields(content, address, naming, properties)
             start, end, fields = _header(content) + _annotations(content) + _PROPERTIES, b"".join(following), len(following) + 1
+            openings.clear()
         identity = message_id(content.message_id)
-        size = len(identity) + len(end) + 1
-        if size > 255:
-            made.append(encode(content, address, naming))
-            continue
-        sections = [start, bytes((0xC0, size, fields)), identity, end]
-        if properties:
-            sections.append(_application_properties(properties))
+        opening = openings.get(len(identity))
+        if opening is None:
+            size = len(identity) + len(end) + 1
+            if size > 255:
+                made.append(encode(content, address, naming))
+                continue
+            opening = openings[len(identity)] = start + bytes((0xC0, size, fields))
+        between = end + _application_properties(properties) if properties else end
         body = content.body()
         if body.__class__ is bytes and len(body) >= _LONG:
-            sections.append(_LONG_DATA + len(body).to_bytes(4, "big"))
-            if len(body) >= _LONGER:
-                made.append((b"".join(sections), body))
-                continue
-            sections.append(body)
+            head = b"".join((opening, identity, between, _LONG_DATA, len(body).to_bytes(4, "big")))
+            made.append((head, body) if len(body) >= _LONGER else head + body)
         else:
-            sections.append(_body(kind, body))
-        made.append(b"".join(sections))
+            made.append(b"".join((opening, identity, between, _body(kind, body))))
     return made
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 PORTION = 1 << 18
 """Bytes of messages that the engine is given at once. So the first are on their way while the others are still here, and what
 else the connection has to do, reading before all, comes in between."""
+AROUND = 200
+"""Bytes of a message beside its body and properties, about."""
 AHEAD = 8 << 20
 """Bytes of messages that may be under way by `begin`: what is encoded is here, in the engine, and in what the socket holds."""
 
@@ -133,8 +135,9 @@ class AmqpSender(Sender):
         self._session.check_open()
         if not self._transport.capabilities.delayed_delivery and any(one.delivery_time is not None for one in messages):
             raise UnsupportedFeatureError(f"{self._transport.peer.product} does not deliver later; send it when it is due")
-        ids = [self._identify(message) for message in messages]
-        return Batch(ids, encode_all(messages, self._address, self._naming), self._clock)
+        ids = [message.message_id or self._identify(message) for message in messages]
+        size = sum([message.size for message in messages]) + len(messages) * AROUND
+        return Batch(ids, encode_all(messages, self._address, self._naming), self._clock, size=size)
 
     def _hand_over(self, batch: Batch) -> None:
         self._loop.tell(self._enqueue, batch)
