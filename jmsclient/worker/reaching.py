@@ -23,7 +23,7 @@ CLOSE_TIMEOUT = 5.0
 
 
 class StoppedEarly(Exception):  # noqa: N818  it is no error
-    """A stop was asked for before there was a provider."""
+    """A stop was asked for before all had begun."""
 
 
 class Reaching:

@@ -159,6 +159,8 @@ class Worker(Declaring):
             for history in {id(one.history): one.history for one in declarations if one.history is not None}.values():
                 self._look_at(history)
             for declaration in declarations:
+                if patient and self._stopping:  # each may wait for a history that does not answer
+                    raise StoppedEarly
                 self.triggers[declaration.name] = RunningTrigger.start(
                     declaration,
                     self._transport,

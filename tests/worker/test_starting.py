@@ -105,6 +105,29 @@ def test_a_stop_that_was_asked_for_before_there_was_a_try_is_heard(monkeypatch: 
         assert worker.run().lines() == []
 
 
+class Slow(MemoryHistory):
+    """Which takes its time for each trigger that begins."""
+
+    def __init__(self, began: Callable[[], None]) -> None:
+        super().__init__()
+        self.checked = 0
+        self._began = began
+
+    def check(self, *, strict: bool = False) -> None:
+        self.checked += 1
+        self._began()
+
+
+def test_o01_a_stop_while_triggers_begin_begins_no_further_one() -> None:
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history=(history := Slow(lambda: worker.request_stop())))
+        for name in ("one", "two", "three"):
+            worker.trigger(Q, name=name, in_doubt="acknowledge", on_error="acknowledge")(lambda: None)
+        assert worker.run().lines() == []
+        assert history.checked == 1
+        assert open_of(worker) == []
+
+
 def test_a_worker_that_was_not_told_where_warns_of_its_broker_in_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
