@@ -173,13 +173,14 @@ class Buffer:
         """Up to `limit` from the head, and those that had expired by `wall` (seconds since 1970; RA-11)."""
         taken: list[Arrival] = []
         expired: list[Arrival] = []
-        queue = self.queue
+        queue, out = self.queue, self.out
         while queue and len(taken) < limit:
             arrival = queue.popleft()
-            if arrival.expires_at is not None and arrival.expires_at <= wall:
+            expires_at = arrival.expires_at
+            if expires_at is not None and expires_at <= wall:
                 expired.append(arrival)
             else:
-                self.out[id(arrival)] = arrival
+                out[id(arrival)] = arrival
                 taken.append(arrival)
         self.expired += len(expired)
         self._set_mark()

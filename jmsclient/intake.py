@@ -452,7 +452,7 @@ def _settle(arrivals: Sequence[Arrival], outcome: Outcome) -> None:
     """One call a receiver: after a reconnect, arrivals of several may come together."""
     if arrivals:
         first = arrivals[0].receiver
-        if len(arrivals) == 1 or all(arrival.receiver is first for arrival in arrivals):
+        if len(arrivals) == 1 or not [arrival for arrival in arrivals if arrival.receiver is not first]:
             first.settle(arrivals, outcome)
             return
     for receiver, group in _by_receiver(arrivals):

@@ -356,14 +356,9 @@ local function first(setting)
   return fields
 end
 
--- The answer to the claim of what is completed, nil for any other entry: a duplicate should not cost what a new message does.
-local function completed_before(key, brief)
-  if brief then
-    local values = redis.pcall('HMGET', key, 's', 'v')
-    return values[1] == 'completed' and values[2] == VERSION and 0 or nil
-  end
-  local values = redis.pcall('HMGET', key, 's', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'k', 'q', 'z')  -- as `seen`
-  if values.err or values[1] ~= 'completed' or values[13] ~= VERSION then return nil end
+-- The answer to the claim of what is completed: a duplicate should not cost what a new message does.
+local function completed_before(key)
+  local values = call('HMGET', key, 's', 't', 'f', 'l', 'a', 'c', 'u', 'o', 'r', 'w', 'h', 'n', 'v', 'k', 'q', 'z')  -- as `seen`
   values[3], values[4], values[5] = values[3] or values[6], '0', values[5] or '1'
   values[7], values[8], values[12], values[16] = values[7] or values[6], values[8] or 'done', values[12] or '0', values[16] or NOW
   return {0, 0, 0, 1, '', values}
@@ -371,9 +366,12 @@ end
 
 function verbs.claim(key, token, setting)
   local answer
-  if call('EXISTS', key) == 1 then
-    answer = completed_before(key, setting[7] == '1') or other().claim_over(key, token, setting)
-    if answer == 0 then return 0 end
+  local values = redis.pcall('HMGET', key, 's', 'v')
+  if values[1] == 'completed' and values[2] == VERSION then
+    if setting[7] == '1' then return 0 end
+    answer = completed_before(key)
+  elseif values.err or values[1] then
+    answer = other().claim_over(key, token, setting)
   elseif setting[5] == '1' or (setting.cautious and setting[6] ~= '1') then
     answer = {0, 0, 0, 1, '', false}
   else

@@ -34,30 +34,34 @@ def bind(function: Callable[..., Any], *, transacted: bool = False) -> Callable[
             _refuse_what_did_not_run(function, returned)
         return returned
 
-    def call_with_message(message: Message) -> Any:
-        returned = function(message)
-        if returned is not None and not awaited:
-            _refuse_what_did_not_run(function, returned)
-        return returned
-
     if arguments == [_the_message]:
-        return CallWithMessage(call_with_message)
+        return CallWithMessage(function, function)
     if not any(argument in (_the_delivery, _the_transaction, _the_session) for argument in arguments):
         nobody_looks: Any = None
-        return CallWithMessage(lambda message: call(message, nobody_looks))
+        return CallWithMessage(function, lambda message: function(*[argument(message, nobody_looks) for argument in arguments]))
     return call
 
 
 class CallWithMessage:
-    """A call that needs nothing but the message: `function` takes that, and no Delivery need be made."""
+    """A call of `handler` that needs nothing but the message: `function` takes that, and no Delivery need be made. What it returned
+    is for `check`."""
 
-    __slots__ = ("function",)
+    __slots__ = ("_awaited", "_handler", "function")
 
-    def __init__(self, function: Callable[[Message], Any]) -> None:
+    def __init__(self, handler: Callable[..., Any], function: Callable[[Message], Any]) -> None:
+        self._handler = handler
+        self._awaited = is_async(handler)
         self.function = function
 
     def __call__(self, message: Message, _: Delivery) -> Any:
-        return self.function(message)
+        returned = self.function(message)
+        self.check(returned)
+        return returned
+
+    def check(self, returned: Any) -> None:
+        """Raises ConfigurationError where nothing of the handler has run."""
+        if returned is not None and not self._awaited:
+            _refuse_what_did_not_run(self._handler, returned)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -117,43 +117,44 @@ class Deciding:
         """Claim what is to be checked by the history, those that are alike together; decide the rest at once."""
         alike: list[Work] = []
         source, count = None, 0
+        received, new_token = Message.received, self._new_token
         for arrival in arrivals:
-            message = Message.received(arrival.content, arrival.delivery_count, _refuse_acknowledge, arrival)
-            work = self._to_claim(arrival, message)
-            if work is None:
+            content, delivery_count = arrival.content, arrival.delivery_count
+            message = received(content, delivery_count, _refuse_acknowledge, arrival)
+            try:
+                key = history_id(content)
+            except MessageFormatError as error:
+                self._refuse(Work(arrival, message, None, None, new_token()), error)
                 continue
-            if work.source != source or arrival.delivery_count != count or len(alike) == AT_ONCE:
+            checked = self._checks_all or (self._checks_persistent and arrival.persistent)
+            if key is None or not checked:
+                id_, source_of_id = key or (None, None)
+                self._decide_unclaimed(Work(arrival, message, id_, source_of_id, new_token()), checked=checked)
+                continue
+            work = Work(arrival, message, key[0], key[1], new_token())
+            if self._body_check:
+                self._claim_checked(work)
+                continue
+            if work.source != source or delivery_count != count or len(alike) == AT_ONCE:
                 self._claim_alike(alike)
-                alike, source, count = [], work.source, arrival.delivery_count
+                alike, source, count = [], work.source, delivery_count
             alike.append(work)
         self._claim_alike(alike)
 
-    def _to_claim(self, arrival: Arrival, message: Message) -> Work | None:
-        """None: it was decided, or is being claimed by itself."""
-        try:
-            key = history_id(arrival.content)
-        except MessageFormatError as error:
-            work = Work(arrival, message, None, None, self._new_token())
-            self._desk.keep(work)
-            self.failing.failed(work, error)
-            return None
-        checked = self._checks_all or (self._checks_persistent and arrival.persistent)
-        if key is not None and checked:
-            work = Work(arrival, message, key[0], key[1], self._new_token())
-            if not self._body_check:
-                return work
-            self._claim_checked(work)
-            return None
-        id_, source = key or (None, None)
-        work = Work(arrival, message, id_, source, self._new_token())
+    def _refuse(self, work: Work, error: Exception) -> None:
+        """It has something that cannot be read, or the application's own function failed."""
+        self._desk.keep(work)
+        self.failing.failed(work, error)
+
+    def _decide_unclaimed(self, work: Work, *, checked: bool) -> None:
+        """Without the history: it is not to be asked, or cannot be, for there is no id."""
         if checked:
-            self._tell_no_id(message)
+            self._tell_no_id(work.message)
             if self._declaration.options.strict:
                 self._desk.keep(work)
                 self.failing.dead_letter(work, "no_id", None)
-                return None
+                return
         self.decided(work, self._classify(work, None, has_history=False))
-        return None
 
     def _claim_checked(self, work: Work) -> None:
         """With what stands for its body (TR-47)."""
@@ -214,18 +215,24 @@ class Deciding:
 
     def _claims_answered(self, works: Sequence[Work], replies: Sequence[Reply]) -> None:
         """Of works that are alike, most often with one reply for all."""
-        reply, desk = replies[0], self._desk
+        reply, desk, claiming = replies[0], self._desk, self.claiming
+        one_for_all = replies.count(reply) == len(replies) and self._joining is None
+        if one_for_all and reply is KNOWN and not desk.hears_duplicates:
+            for work in works:
+                del claiming[work.token]
+            desk.counters.duplicate += len(works)
+            desk.accept_all(works)
+            return
         fresh = reply.done and reply.entry is None and works[0].arrival.delivery_count <= self._most
-        if not fresh or self._joining is not None or desk.heard or replies.count(reply) < len(replies):
+        if not one_for_all or not fresh or desk.heard:
             for work, own in zip(works, replies, strict=True):
                 self._claim_answered(work, own)
             return
-        now = self._leases.begin_all(works, reply)
+        running = desk.running
         for work in works:  # as nearly every message
-            desk.running[id(work)] = work  # first: another lane may look for it at any time (`Awaited.was_here`)
-            del self.claiming[work.token]
-            work.started = now
-            work.history_lost = reply.cautious
+            running[id(work)] = work  # first: another lane may look for it at any time (`Awaited.was_here`)
+            del claiming[work.token]
+        self._leases.begin_all(works, reply)
         desk.counters.new += len(works)
         self._start_all(works)
 
@@ -357,7 +364,6 @@ class Deciding:
 
     def _tell_claim(self, work: Work, reply: Reply) -> None:
         """What was there before it, and whether the store may have lost what was (TR-53)."""
-        work.history_lost = reply.cautious and reply.entry is None
         if not self._desk.heard:
             return
         over = reply.entry.state.value if reply.entry is not None else None

@@ -135,6 +135,19 @@ class Desk:
         if self.heard:
             self._untold.append(work)
 
+    def accept_all(self, works: Sequence[Work]) -> None:
+        if self.heard or self.detached or self.awaited.told:
+            for work in works:
+                self.accept(work)
+            return
+        running = self.running
+        for work in works:
+            running.pop(id(work), None)
+        if self.awaited.told:  # somebody has begun to wait before they left
+            for work in works:
+                self._has_left(work)
+        self._accepted += [work.arrival for work in works]
+
     def forget(self, work: Work) -> None:
         """The provider has it already, one way or the other: its transaction took it."""
         self.drop(work)
@@ -221,17 +234,12 @@ class Desk:
         self.ledger.add_all(self.asking.completions(works, "done"), works, self._all_completed)
 
     def _all_completed(self, works: Sequence[Work], replies: Sequence[Reply]) -> None:
-        if self.heard or self.detached or self.awaited.told or any(reply.lease_lost for reply in replies):
+        if self.heard or [reply for reply in replies if reply.lease_lost]:
             for work, reply in zip(works, replies, strict=True):
                 self._completed(work, reply)
             return
         self.counters.completed += len(works)
-        for work in works:
-            self.running.pop(id(work), None)
-        if self.awaited.told:  # somebody has begun to wait before they left
-            for work in works:
-                self._has_left(work)
-        self._accepted += [work.arrival for work in works]
+        self.accept_all(works)
 
     def _completed(self, work: Work, reply: Reply) -> None:
         if reply.lease_lost:

@@ -21,7 +21,7 @@ class Call(Enum):
 
 
 class HandlerThreads:
-    """A fixed number of threads that run work off one queue.
+    """A fixed number of threads that run work off one queue, and put it into `finished` then and `ring`.
 
     Whoever is free takes the next work, so no thread idles while another has one waiting (TR-62). A group wakes one thread, and a
     thread that leaves work behind wakes the next before it runs its own: handlers that wait get a thread each, and those that
@@ -36,11 +36,13 @@ class HandlerThreads:
         name: str,
         number: int,
         execute: Callable[[Item], None],
-        done: Callable[[Item], None],
+        finished: deque[Item],
+        ring: Callable[[], None],
         go_on: Callable[[], bool] | None = None,
     ) -> None:
         self._execute = execute
-        self._done = done
+        self._finished = finished
+        self._ring = ring
         self._go_on = go_on if number > 1 else None
         self.quick = Quick()
         self._works: deque[Item] = deque()  # append and popleft are atomic: no lock
@@ -75,10 +77,20 @@ class HandlerThreads:
 
     def run_here(self, items: Sequence[Item]) -> bool:
         """Run these on the thread that calls, which has the pipeline. False: another has it now, and this one is to `serve`."""
-        self._works.extend(items)
-        self.quick.enter()
-        self._run_all(here=True)
-        return self.quick.leave()
+        works, finished, quick = self._works, self._finished, self.quick
+        works.extend(items)
+        quick.enter()
+        while works:
+            try:
+                item = works.popleft()
+            except IndexError:
+                break
+            quick.calls += 1
+            self._execute(item)
+            finished.append(item)
+            if quick.inside is None:  # whoever has the pipeline now may wait for this
+                self._ring()
+        return quick.leave()
 
     def stop(self, timeout: float | None) -> None:
         for _ in self._threads:
@@ -103,19 +115,18 @@ class HandlerThreads:
             self._waking = True
             self._calls.put(Call.WORK)
 
-    def _run_all(self, *, here: bool = False) -> None:
+    def _run_all(self) -> None:
         works = self._works
         while works:
             try:
                 item = works.popleft()
             except IndexError:
                 break
-            if here:
-                self.quick.calls += 1
-            elif works:
+            if works:
                 self._wake()
             self._execute(item)
-            self._done(item)
+            self._finished.append(item)
+            self._ring()
 
     def _watch(self) -> Call:
         """While the pipeline's thread runs handlers: take its place where one is not quick. Returns what to do then."""

@@ -65,14 +65,16 @@ class Handlers:
         self.inline = may_be_inline and number == 1 and not self._handler_is_async and declaration.resolver is None
         """They run on the thread that starts them: `start` returns when they have ended."""
         gives_more = self._records or transaction is not None or declaration.resolver is not None
-        self._function: Any = call.function if isinstance(call, CallWithMessage) and not gives_more else None
+        self._call_with_message = call if isinstance(call, CallWithMessage) and not gives_more else None
+        self._function: Any = self._call_with_message and self._call_with_message.function
         on_threads = not self.inline and (
             not self._handler_is_async or (declaration.resolver is not None and not self._resolver_is_async)
         )
         self._run_one: Callable[..., None] = self._execute if self._function is None else self._execute_with_message
         may_be_here = may_be_inline and not self._handler_is_async and declaration.resolver is None
         number_on_threads = number if on_threads else 0
-        self._threads = HandlerThreads(name, number_on_threads, self._run_one, self._done, go_on if may_be_here else None)
+        go_on = go_on if may_be_here else None
+        self._threads = HandlerThreads(name, number_on_threads, self._run_one, self.finished, bell.ring, go_on)
         on_loop = self._handler_is_async or self._resolver_is_async
         self._loop = HandlerLoop(name, number, self._execute_async, self._done) if on_loop else None
 
@@ -154,7 +156,9 @@ class Handlers:
     def _execute_with_message(self, work: Any) -> None:
         """`_execute` where there is nothing but the handler, and that takes nothing but the message or its body."""
         try:
-            self._function(work.message)
+            returned = self._function(work.message)
+            if returned is not None and self._call_with_message is not None:
+                self._call_with_message.check(returned)
         except BaseException as error:  # noqa: BLE001  as below
             work.error = error
 

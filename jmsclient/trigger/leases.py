@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from jmsclient.history.entries import Renew, Reply
 from jmsclient.trigger.desk import Desk
@@ -24,15 +24,15 @@ class Leases:
         self._first = math.inf
         """No renewal is due before; perhaps none is then, for its work has ended."""
 
-    def begin(self, work: Work, reply: Reply) -> float:
-        """A claim was made: what the reply says of it, and when it has to be renewed. Returns the time."""
+    def begin(self, work: Work, reply: Reply) -> None:
+        """A claim was made: what the reply says of it, and when it has to be renewed."""
         work.entry = reply.entry
         if reply.attempt > work.attempt:
             work.attempt = reply.attempt
-        return self.begin_all([work], reply)
+        self.begin_all([work], reply)
 
-    def begin_all(self, works: Iterable[Work], reply: Reply) -> float:
-        """Claims were made over nothing, all with this reply."""
+    def begin_all(self, works: Sequence[Work], reply: Reply) -> None:
+        """Claims were made, all with this reply."""
         now = self._desk.clock.monotonic()
         until, renew_at, fencing_token = now + self._lease, now + self._lease / 3, reply.fencing_token
         for work in works:
@@ -40,10 +40,14 @@ class Leases:
             work.fencing_token = fencing_token
             work.lease_until = until
             work.renew_at = renew_at
-            if self._max_run_time is not None:
+            work.started = now
+        if self._max_run_time is not None:
+            for work in works:
                 work.renew_until = now + self._max_run_time
+        if reply.cautious and reply.entry is None:  # TR-53
+            for work in works:
+                work.history_lost = True
         self._first = min(self._first, renew_at)
-        return now
 
     def watch(self, now: float) -> None:
         """Renew what is due."""

@@ -160,9 +160,10 @@ class Pipeline(Lifetime):
     def _collect(self, now: float) -> None:
         finished = self._handlers.finished
         well: list[Work] = []
+        number = 0
         while finished:
             item = finished.popleft()
-            self._busy -= 1
+            number += 1
             if isinstance(item, Work) and item.error is None and not item.given_up and item.question is None:  # as nearly all
                 well.append(item)
                 continue
@@ -171,6 +172,7 @@ class Pipeline(Lifetime):
             for work in (item,) if isinstance(item, Work) else item.works:
                 self._ended_as(work)
         self._ended_well(well)
+        self._busy -= number
         if not self._busy:
             self._handlers.all_back()
 

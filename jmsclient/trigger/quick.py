@@ -33,8 +33,8 @@ class Quick:
         """How many it has begun; whoever begins one adds to it."""
         self._in_a_row = 0
         self._given: float | None = None
-        self._lock = threading.Lock()  # guards `_inside`
-        self._inside: int | None = None
+        self._lock = threading.Lock()  # guards `inside`
+        self.inside: int | None = None
         """The thread that runs a group, and has the pipeline."""
 
     def given(self) -> None:
@@ -61,14 +61,14 @@ class Quick:
         self.calls += 1
         self._given = self._seconds()
         with self._lock:
-            self._inside = threading.get_ident()
+            self.inside = threading.get_ident()
 
     def leave(self) -> bool:
         """It has run it. False: meanwhile the watcher has taken the pipeline over, and nothing of it may be touched any more."""
         with self._lock:
-            if self._inside != threading.get_ident():
+            if self.inside != threading.get_ident():
                 return False
-            self._inside = None
+            self.inside = None
         if self._given is not None and self._seconds() - self._given > GROUP:
             self.rest()
         self._given = None
@@ -77,9 +77,9 @@ class Quick:
     def take_over(self) -> bool:
         """The pipeline's thread is inside a call for too long: True where the caller has the pipeline from now on."""
         with self._lock:
-            if self._inside is None:
+            if self.inside is None:
                 return False
-            self._inside = None
+            self.inside = None
         self._given = None
         self.rest()
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,7 +41,8 @@ class Giver:
         self.ended = threading.Event()
         self._lock = threading.Lock()
         self._back = threading.Event()
-        self.threads = HandlerThreads("test", number, self._execute, self._done, self._go_on)
+        self.finished: deque[Any] = deque()
+        self.threads = HandlerThreads("test", number, self._execute, self.finished, self._back.set, self._go_on)
         self.first = threading.Thread(target=self._begin, name="giver", daemon=True)
 
     def begin(self) -> None:
@@ -58,10 +59,11 @@ class Giver:
 
     def _give(self) -> bool:
         while True:
-            with self._lock:
-                waits = self.left > 0
-                self._back.clear()
-            if waits:
+            self._back.clear()
+            while self.finished:
+                self.finished.popleft()
+                self.left -= 1
+            if self.left:
                 self._back.wait(LONG)
                 continue
             self.threads.all_back()
@@ -85,11 +87,6 @@ class Giver:
         call()
         with self._lock:
             self.at_once -= 1
-
-    def _done(self, call: Any) -> None:
-        with self._lock:
-            self.left -= 1
-            self._back.set()
 
 
 @pytest.fixture
@@ -192,7 +189,7 @@ def test_o01_a_thread_whose_place_was_taken_and_that_comes_back_after_the_end_en
         stopped.set()
         return True
 
-    threads = HandlerThreads("test", 2, lambda call: call(), lambda _: None, taken_over)  # type: ignore[operator]
+    threads = HandlerThreads("test", 2, lambda call: call(), deque(), lambda: None, taken_over)  # type: ignore[operator]
     threads.begin()
     for _ in range(IN_A_ROW):
         threads.quick.given()
