@@ -199,12 +199,17 @@ class Worker(Declaring):
     def run(self) -> StopReport:
         """Start, run until `request_stop` or until the provider is lost for good, stop. Raises ConnectionLostError in the latter
         case. A provider that is not there yet is waited for as one that is lost (`reconnect`), with one event `waiting`; what
-        waiting does not mend, such as a wrong password, raises at once."""
+        waiting does not mend, such as a wrong password, raises at once. An exception in it, such as KeyboardInterrupt, stops the
+        worker gently, as one in `with worker:` does, and passes."""
         try:
             self._start(patient=True)
         except StoppedEarly:
             return StopReport((), ())
-        self.wait()
+        try:
+            self.wait()
+        except BaseException:  # such as Ctrl-C in a program of one's own
+            self.stop(self._stop_grace)
+            raise
         report = self.stop(self._stop_grace)
         if self._lost is not None:
             raise self._lost

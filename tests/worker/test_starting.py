@@ -105,6 +105,32 @@ def test_a_stop_that_was_asked_for_before_there_was_a_try_is_heard(monkeypatch: 
         assert worker.run().lines() == []
 
 
+def test_o01_an_exception_in_run_lets_the_handlers_end_and_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one in `with worker:` does: else Ctrl-C would leave each message that runs In Doubt."""
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history="memory:", grace=600.0)
+
+        @worker.trigger(Q, in_doubt="acknowledge", concurrency=2)
+        def book(body: str) -> None:
+            begun.set()
+            go_on.wait(60.0)
+            ended.set()
+
+        def struck(timeout: float | None = None) -> bool:
+            assert begun.wait(30.0)
+            threading.Timer(0.05, go_on.set).start()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(worker, "wait", struck)
+        backend.deliver(Q, "a")
+        with pytest.raises(KeyboardInterrupt):
+            worker.run()
+        assert ended.is_set()
+        assert open_of(worker) == []
+        assert [one.outcome.verb.value for one in backend.settlements] == ["accept"]
+
+
 class Slow(MemoryHistory):
     """Which takes its time for each trigger that begins."""
 
