@@ -48,7 +48,7 @@ class Journal:
         self._stopping = False
         self._torn = False
         self._failing = False
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._file: int | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
@@ -78,8 +78,8 @@ class Journal:
 
     def __call__(self, event: Event) -> None:
         """The listener: one append, and one ring a batch."""
-        if len(self._waiting) >= MOST_WAITING or os.getpid() != self._process:
-            self.dropped += os.getpid() == self._process
+        if len(self._waiting) >= MOST_WAITING or os.getpid() != self.process:
+            self.dropped += os.getpid() == self.process
             return
         self._waiting.append((self._clock.wall(), event))
         if not self._rung:
@@ -157,3 +157,40 @@ class Journal:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
+
+
+class SharedJournal:
+    """What all workers of this process write to one file with: each journal hears all events of the process, so two would
+    write each of them twice, and each message would seem to have run twice. `start` and `stop` as a Journal's; thread-safe."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        self._key = os.path.realpath(path)
+        self._started = False
+
+    def start(self) -> None:
+        """Raises StoreError where the file cannot be written."""
+        with _starting:
+            journal, users = _started.get(self._key, (None, 0))
+            if journal is None or journal.process != os.getpid():  # the latter: of a fork's parent
+                journal, users = Journal(self._path), 0
+                journal.start()
+            _started[self._key] = journal, users + 1
+            self._started = True
+
+    def stop(self) -> None:
+        """The last one closes it. Idempotent."""
+        with _starting:
+            if not self._started:
+                return
+            self._started = False
+            journal, users = _started.pop(self._key)
+            if users > 1:
+                _started[self._key] = journal, users - 1
+                return
+        journal.stop()
+
+
+_starting = threading.Lock()  # guards the next one; held while a journal begins
+_started: dict[str, tuple[Journal, int]] = {}
+"""By their files: what writes there, and how many workers use it."""

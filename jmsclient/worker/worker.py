@@ -20,7 +20,7 @@ from typing import Any, Self
 from jmsclient.clock import SYSTEM_CLOCK, Clock
 from jmsclient.errors import ConfigurationError, ConnectionLostError, HistoryUnavailableError, IllegalStateError
 from jmsclient.events import emit
-from jmsclient.exporters.journal import Journal
+from jmsclient.exporters.journal import SharedJournal
 from jmsclient.history.contract import DocumentHistory
 from jmsclient.history.opening import open_history
 from jmsclient.jms.connection import default_url
@@ -105,7 +105,7 @@ class Worker(Declaring):
         self._process = os.getpid()
         self._transport: Transport | None = None
         self._reaching: Reaching | None = None
-        self._journal: Journal | None = None
+        self._journal: SharedJournal | None = None
         self._control: Control | None = None
         self._living: AbstractContextManager[Any] | None = None
         self._bell = self._clock.bell()
@@ -145,7 +145,7 @@ class Worker(Declaring):
         self._bell = self._clock.bell()
         self._stand_in = StandIn(self.name, self._clock)
         if self.options.journal is not None:
-            self._journal = Journal(self.options.journal)
+            self._journal = SharedJournal(self.options.journal)
             self._journal.start()
         try:
             declarations = [self._declaration(settings) for settings in self._declared.values()]

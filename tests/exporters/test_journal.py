@@ -18,7 +18,7 @@ from jmsclient import Delivery, TransientError, Worker
 from jmsclient.errors import ConfigurationError, StoreError
 from jmsclient.events import Event, emit, subscribe
 from jmsclient.exporters import journal as journal_module
-from jmsclient.exporters.journal import Journal
+from jmsclient.exporters.journal import Journal, SharedJournal
 from jmsclient.exporters.journal_check import INCOMPLETE, Check
 from jmsclient.options import WorkerOptions
 from jmsclient.testing import ScriptedBackend
@@ -135,6 +135,41 @@ def test_several_journals_may_share_a_file(path: Path) -> None:
         one.stop()
     for one in journals:
         assert [line["number"] for line in lines(path) if line["event"] == "new" and line["run"] == one.run] == list(range(500))
+
+
+def test_a_file_that_two_of_one_process_share_has_each_event_once(path: Path) -> None:
+    """Each hears all events of the process: written twice, each message would seem to have run twice."""
+    first, second = SharedJournal(path), SharedJournal(path.parent / "." / path.name)
+    first.start()
+    second.start()
+    emit("trigger", "both", "")
+    first.stop()
+    first.stop()
+    emit("trigger", "second", "")
+    second.stop()
+    emit("trigger", "nobody", "")
+    assert names(path) == ["journal_opened", "both", "second", "journal_closed"]
+    first.start()
+    emit("trigger", "again", "")
+    first.stop()
+    assert names(path)[4:] == ["journal_opened", "again", "journal_closed"]
+
+
+def test_two_workers_of_one_process_may_write_one_journal(path: Path) -> None:
+    with ScriptedBackend() as backend:
+        workers = [Worker(backend.url, name=name, history="memory:", options=WorkerOptions(journal=path)) for name in ("a", "b")]
+        for number, worker in enumerate(workers):
+            worker.trigger(f"{Q}{number}", in_doubt="acknowledge")(lambda: None)
+            worker.start()
+        for number in range(2):
+            backend.deliver(f"{Q}{number}", ["x"] * 5)
+        until(lambda: len(backend.settlements) == 10)
+        for worker in workers:
+            worker.stop()
+    check = Check()
+    check.read(path.read_text().splitlines())
+    report = check.report()
+    assert (report.findings, report.ids, report.runs) == ([], 10, 1)
 
 
 def test_a_disk_that_is_full_is_told_once_and_its_lines_are_counted(
