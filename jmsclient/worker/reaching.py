@@ -66,22 +66,24 @@ class Reaching:
                 if tried == 1:
                     text = f"{self._places} is not there yet: {error}; it is tried again"
                     emit("worker", "waiting", text, level=logging.WARNING, worker=self._name)
-            self._wait(self._clock.deadline(delay))
+            self._wait(lambda: False, self._clock.deadline(delay))
 
     def _try(self) -> Transport:
         attempt = _Attempt(self.once, self._bell, self._clock)
         try:
-            while not attempt.ended:
-                self._wait(None)
+            self._wait(lambda: attempt.ended, None)
         except BaseException:
             attempt.abandon()
             raise
         return attempt.outcome()
 
-    def _wait(self, deadline: float | None) -> None:
-        """Until the bell rings, or the deadline. Raises StoppedEarly."""
-        if not self._stopped:
-            self._bell.wait(self._clock.left(deadline))
+    def _wait(self, condition: Callable[[], bool], deadline: float | None) -> None:
+        """Until it is so, or the deadline; the bell is rung for it. Raises StoppedEarly."""
+        while not self._stopped and not condition():
+            left = self._clock.left(deadline)
+            if left is not None and left <= 0:
+                return
+            self._bell.wait(left)
         if self._stopped:
             raise StoppedEarly
 

@@ -142,7 +142,7 @@ def test_tr59_the_application_resumes_and_so_does_a_restart(
         until(lambda: len(attempts) == 2 and suspended(worker) == "retry_failure")
     assert [one.fields["actor"] for one in events if one.name == "resumed"] == ["application"]
     with worker:
-        until(lambda: [one.outcome.verb for one in backend.settlements][-1] is Verb.ACCEPT)
+        until(lambda: [one.outcome.verb for one in backend.settlements][-1:] == [Verb.ACCEPT])
     assert attempts == [1, 2, 3]
 
 
@@ -167,7 +167,7 @@ def test_tr56_a_transient_error_of_the_resolver_suspends_where_that_is_configure
         backend.deliver(Q, message("a", "1"))
         until(lambda: suspended(worker) == "retry_failure")
         ready.set()
-        until(lambda: [one.outcome.verb for one in backend.settlements][-1] is Verb.ACCEPT)
+        until(lambda: [one.outcome.verb for one in backend.settlements][-1:] == [Verb.ACCEPT])
     assert counts == [1]  # no handler had seen it: given back uncounted
 
 
