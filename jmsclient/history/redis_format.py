@@ -55,9 +55,9 @@ class Keys:
         return f"{{{self._namespace}:{escaped(trigger)}}}"
 
     def entry(self, trigger: str, source: str, id_: str) -> bytes:
-        return self.prefix(trigger, source) + id_.encode("utf-8", "surrogatepass")
+        return (self.prefix(trigger, source) + id_).encode("utf-8", "surrogatepass")
 
-    def prefix(self, trigger: str, source: str) -> bytes:
+    def prefix(self, trigger: str, source: str) -> str:
         """What the keys of its entries begin with; the message's id follows."""
         return _entry_prefix(self._namespace, trigger, source)
 
@@ -104,9 +104,9 @@ def _index(namespace: str, trigger: str) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _entry_prefix(namespace: str, trigger: str, source: str) -> bytes:
+def _entry_prefix(namespace: str, trigger: str, source: str) -> str:
     """`namespace` is escaped already."""
-    return f"{PREFIX}:entry:{{{namespace}:{escaped(trigger)}}}:{escaped(source)}:".encode()
+    return f"{PREFIX}:entry:{{{namespace}:{escaped(trigger)}}}:{escaped(source)}:"
 
 
 def milliseconds(seconds: float) -> int:
@@ -248,9 +248,9 @@ class KnownSettings:
     MOST = 1000
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Command, bytes, Setting]] = {}  # with the command, so that no other gets its identity
+        self._known: dict[int, tuple[Command, str, Setting]] = {}  # with the command, so that no other gets its identity
 
-    def of(self, asked: Alike, keys: Keys, trigger: int) -> tuple[bytes, Setting]:
+    def of(self, asked: Alike, keys: Keys, trigger: int) -> tuple[str, Setting]:
         """`trigger`: its number in the call."""
         like = asked.like
         found = self._known.get(id(like))
@@ -278,7 +278,7 @@ class ScriptCall:
         self.triggers_key = keys.triggers(asked[0].like.trigger)
         self._triggers: dict[str, int] = {}
         self._settings: list[Setting] = []
-        self._entries: list[bytes] = []
+        self._entries: list[str | bytes] = []
         self._runs: list[tuple[int, list[str]]] = []
         numbers: dict[int, int] = {}
         for one in asked:
@@ -290,7 +290,11 @@ class ScriptCall:
                 self._settings.append(setting)
                 number = numbers[id(like)] = len(self._settings)
             self._runs.append((number, one.tokens))
-            self._entries += [prefix + id_.encode("utf-8", "surrogatepass") for id_ in one.ids]
+            if "".join(one.ids).isascii():  # as nearly all: the client packs texts faster than bytes
+                self._entries += [prefix + id_ for id_ in one.ids]
+            else:
+                raw = prefix.encode()
+                self._entries += [raw + id_.encode("utf-8", "surrogatepass") for id_ in one.ids]
 
     def question(self, verb: str, script: str | bytes, run_id: str, *, touch: bool) -> tuple[Any, ...]:
         """The call. After its keys come the number of indexes among them, `run_id`, and `touch`: to write in any case, so that a

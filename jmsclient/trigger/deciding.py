@@ -174,8 +174,8 @@ class Deciding:
             for work in works:
                 self._undecidable(work)
             return
-        self.claiming.update([(work.token, work) for work in works])
         asked = self._desk.asking.claims(works, take_over=self._takes_over, despite_loss=self._says_run)
+        self.claiming.update(zip(asked.tokens, works, strict=True))
         ledger.add_all(asked, works, self._claims_answered, self._claim_unanswered)
 
     def consider_parked(self, arrival: Arrival) -> None:

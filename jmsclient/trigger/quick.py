@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 GROUP = 0.001
 """Seconds in which a group is back if its handlers are quick."""
-IN_A_ROW = 8
+IN_A_ROW = 4
 """So many such groups, and the next ones are run by the pipeline's thread."""
 LOOK = 0.01
 """Seconds from one look of the watcher to the next."""

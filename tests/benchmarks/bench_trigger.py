@@ -79,7 +79,8 @@ def messages(size: Size) -> int:
 class Run:
     """What a trigger took for `number` messages that wait, from the first that its handler sees to the last `completed`."""
 
-    def __init__(self, number: int, *, history: bool = True, copies: int = 1, **settings: Any) -> None:
+    def __init__(self, number: int, *, history: bool = True, copies: int = 1, look: float = 0.001, **settings: Any) -> None:
+        """`look`: seconds from one look whether it has ended to the next; each costs processor time."""
         flushed().close()
         url = f"redis://127.0.0.1:{redis_port()}/0"
         name = f"bench-{next(_names)}"
@@ -99,18 +100,18 @@ class Run:
 
             worker.start()
             counters = worker.triggers[Q].pipeline.counters
-            self._until(lambda: counters.completed >= number)
+            self._until(lambda: counters.completed >= number, look)
             started, cpu = begun[0]
             self.seconds_of_new = time.perf_counter() - started
             self.cpu = time.process_time() - cpu
-            self._until(lambda: counters.completed + counters.duplicate >= number * copies)
+            self._until(lambda: counters.completed + counters.duplicate >= number * copies, look)
             self.seconds = time.perf_counter() - started
             worker.stop()
 
     @staticmethod
-    def _until(done: Callable[[], bool]) -> None:
+    def _until(done: Callable[[], bool], look: float) -> None:
         while not done():
-            time.sleep(0.001)
+            time.sleep(look)
 
 
 def trigger(**settings: Any) -> Callable[[Size], float]:
@@ -120,7 +121,7 @@ def trigger(**settings: Any) -> Callable[[Size], float]:
 
 def trigger_cpu(**settings: Any) -> Callable[[Size], float]:
     """Seconds of this process's processor a message."""
-    return lambda size: Run(messages(size), **settings).cpu / messages(size)
+    return lambda size: Run(messages(size), look=0.02, **settings).cpu / messages(size)
 
 
 def duplicate_cost(size: Size) -> float:
