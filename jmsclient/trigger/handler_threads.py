@@ -77,7 +77,7 @@ class HandlerThreads:
 
     def run_here(self, items: Sequence[Item]) -> bool:
         """Run these on the thread that calls, which has the pipeline. False: another has it now, and this one is to `serve`."""
-        works, finished, quick = self._works, self._finished, self.quick
+        works, finished, quick, this = self._works, self._finished, self.quick, threading.get_ident()
         works.extend(items)
         quick.enter()
         while works:
@@ -88,7 +88,7 @@ class HandlerThreads:
             quick.calls += 1
             self._execute(item)
             finished.append(item)
-            if quick.inside is None:  # whoever has the pipeline now may wait for this
+            if quick.inside != this:  # whoever has the pipeline now may wait for it
                 self._ring()
         return quick.leave()
 

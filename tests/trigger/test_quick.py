@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -252,6 +252,18 @@ def test_the_pipeline_is_taken_over_once_and_by_nobody_while_no_group_runs() -> 
     go_on.set()
     thread.join(LONG)
     assert results == [True]
+
+
+def test_whoever_has_the_pipeline_hears_of_a_call_that_a_thread_ends_which_had_it_before() -> None:
+    rings: list[bool] = []
+
+    def another_runs_a_group(_: Any) -> None:
+        threads.quick.take_over()
+        threads.quick.inside = -1
+
+    threads = HandlerThreads("test", 2, another_runs_a_group, deque(), lambda: rings.append(True), lambda: True)
+    assert not threads.run_here([cast(Any, "one")])
+    assert rings == [True]
 
 
 # -- in a trigger -----------------------------------------------------------------------------------------------------------
