@@ -51,10 +51,9 @@ class Prepared:
             self.works.append(work)
             self._deliveries.append(delivery)
 
-    @property
-    def gathered(self) -> list[Gathered]:
-        """What the handler asked to have sent, in the order of the messages."""
-        return [one for delivery in self._deliveries for one in delivery.gathered]
+    def returned(self) -> list[Gathered]:
+        """The handler has returned or raised: what it asked to have sent, in the order of the messages."""
+        return [one for delivery in self._deliveries for one in delivery.returned()]
 
     def failed(self, error: BaseException) -> None:
         """The call raised: whatever application code raises is the result of each of its messages."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jmsclient.destination import Destination, parse_destination
+from jmsclient.errors import IllegalStateError
 from jmsclient.history.contract import HistoryTransaction
 from jmsclient.history.entries import Entry
 from jmsclient.jms.outgoing import Sending
@@ -26,22 +27,29 @@ class Gathered:
     delivery_delay: float | None
 
 
+RETURNED = (
+    "the handler of this message has returned, and what it sends is on its way or, where it raised, dropped; from a thread or task "
+    "that outlives it, send with a producer of your own connection"
+)
+
+
 class Delivery:
-    """One delivery to a handler. Belongs to the handler's thread.
+    """One delivery to a handler. Belongs to the handler, and to what it waits for, until it returns.
 
     `status` is NEW; `attempt` counts the runs of this message (1 first); `delivery_count` is the provider's (-1 unknown);
     `history_entry` is what the history held before (None: nothing); `fencing_token` rises for the id with each owner (0 where
-    there is no history), for services that can refuse an older one. `session` is that of a transacted trigger's handler.
+    there is no history), for services that can refuse an older one.
     """
 
     __slots__ = (
+        "_gathered",
+        "_returned",
+        "_session",
         "attempt",
         "delivery_count",
         "fencing_token",
-        "gathered",
         "history_entry",
         "message",
-        "session",
         "status",
         "transaction",
         "trigger",
@@ -57,9 +65,34 @@ class Delivery:
         self.delivery_count = message.delivery_count
         self.history_entry = history_entry
         self.fencing_token = fencing_token
-        self.gathered: list[Gathered] = []
         self.transaction: HistoryTransaction | None = None
-        self.session: Session | None = None
+        self._session: Session | None = None
+        self._gathered: list[Gathered | None] = []
+        """Until None, which the return appends: the one order of sends and return that all threads agree on, without a lock."""
+        self._returned = False
+
+    @property
+    def session(self) -> Session | None:
+        """That of a transacted trigger's handler. Raises IllegalStateError when the handler has returned."""
+        if self._returned and self._session is not None:
+            raise IllegalStateError(f"session: {RETURNED}")
+        return self._session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._session = session
+
+    def returned(self) -> list[Gathered]:
+        """The handler has returned or raised (not for applications): what it asked to have sent before. From now on it may ask for
+        nothing more."""
+        self._returned = True  # first: whoever comes behind the None sees it
+        self._gathered.append(None)
+        before: list[Gathered] = []
+        for one in self._gathered:
+            if one is None:
+                break
+            before.append(one)
+        return before
 
     def send(
         self,
@@ -76,7 +109,10 @@ class Delivery:
         delivery_delay: float | None = None,
     ) -> None:
         """Have a message sent after the handler returned and before its delivery is completed. Never blocks; what was gathered
-        is dropped if the handler raises. Raises ConfigurationError and MessageFormatError for what cannot be sent."""
+        is dropped if the handler raises. Raises ConfigurationError and MessageFormatError for what cannot be sent, and
+        IllegalStateError when the handler has returned: a send from another thread at that moment either goes out or raises."""
+        if self._returned:
+            raise IllegalStateError(f"send: {RETURNED}")
         message = (
             body
             if isinstance(body, Message)
@@ -85,16 +121,23 @@ class Delivery:
         to = parse_destination(destination)
         if not priority is time_to_live is delivery_delay is None:  # checked here, while the handler can still be told
             Sending(to, priority=priority, time_to_live=time_to_live, delivery_delay=delivery_delay or 0.0)
-        self.gathered.append(
-            Gathered(
-                destination=to,
-                message=message,
-                persistent=persistent,
-                priority=priority,
-                time_to_live=time_to_live,
-                delivery_delay=delivery_delay,
-            )
+        gathered = Gathered(
+            destination=to,
+            message=message,
+            persistent=persistent,
+            priority=priority,
+            time_to_live=time_to_live,
+            delivery_delay=delivery_delay,
         )
+        self._gathered.append(gathered)
+        if self._came_late(gathered):
+            raise IllegalStateError(f"send: {RETURNED}")
+
+    def _came_late(self, gathered: Gathered) -> bool:
+        """The handler returned while this was sent, and before it."""
+        if not self._returned:
+            return False
+        return next(one for one in self._gathered if one is None or one is gathered) is None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,7 +28,7 @@ from jmsclient.trigger.transaction import Transaction
 from jmsclient.trigger.work import Work
 
 Call = Callable[[Message, Delivery], Any] | BatchCall
-Send = Callable[[list[Gathered]], None]
+Send = Callable[[Sequence[Gathered]], None]
 NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -185,9 +185,12 @@ class Handlers:
                 self._transaction.failed(error)
 
     def _run(self, work: Work, delivery: Delivery) -> None:
-        self._call(work.message, delivery)
-        if delivery.gathered:
-            self._send(delivery.gathered)
+        try:
+            self._call(work.message, delivery)
+        finally:
+            gathered = delivery.returned()
+        if gathered:
+            self._send(gathered)
 
     async def _execute_async(self, work: Item, sender: ThreadPoolExecutor) -> None:
         if isinstance(work, Batch):
@@ -201,9 +204,12 @@ class Handlers:
                     work.answer = await self._declaration.resolver(self._request(work))
                 return
             delivery = self._delivery(work)
-            await self._call(work.message, delivery)
-            if delivery.gathered:
-                await asyncio.get_running_loop().run_in_executor(sender, self._send, delivery.gathered)
+            try:
+                await self._call(work.message, delivery)
+            finally:
+                gathered = delivery.returned()
+            if gathered:
+                await asyncio.get_running_loop().run_in_executor(sender, self._send, gathered)
             if self._transaction is not None:
                 await asyncio.get_running_loop().run_in_executor(sender, self._transaction.commit, (work,))
         except BaseException as error:  # noqa: BLE001  as above; a cancellation is a result too
@@ -216,8 +222,11 @@ class Handlers:
         if not prepared.rows:
             return
         try:
-            self._batch_call(prepared.rows)
-            if gathered := prepared.gathered:
+            try:
+                self._batch_call(prepared.rows)
+            finally:
+                gathered = prepared.returned()
+            if gathered:
                 self._send(gathered)
             if self._transaction is not None:
                 self._transaction.commit(prepared.works)
@@ -231,8 +240,11 @@ class Handlers:
         if not prepared.rows:
             return
         try:
-            await self._batch_call(prepared.rows)
-            if gathered := prepared.gathered:
+            try:
+                await self._batch_call(prepared.rows)
+            finally:
+                gathered = prepared.returned()
+            if gathered:
                 await asyncio.get_running_loop().run_in_executor(sender, self._send, gathered)
             if self._transaction is not None:
                 await asyncio.get_running_loop().run_in_executor(sender, self._transaction.commit, prepared.works)
