@@ -254,7 +254,10 @@ class Handlers:
                 await asyncio.shield(asyncio.get_running_loop().run_in_executor(sender, self._transaction.failed, error))
 
     def _prepared(self, batch: Batch) -> Prepared:
-        return Prepared(((work, self._delivery(work)) for work in batch.works), self._batch_call)
+        prepared = Prepared(((work, self._delivery(work)) for work in batch.works), self._batch_call)
+        if self._transaction is not None and not prepared.rows:
+            self._transaction.take_back()
+        return prepared
 
     def _recording(self, work: Work, delivery: Delivery) -> AbstractContextManager[None]:
         """The history's transaction, where the handler asks for it (TR-36)."""
@@ -285,7 +288,7 @@ class Handlers:
             fencing_token=work.fencing_token,
         )
         if self._transaction is not None:
-            delivery.session = self._transaction.session
+            delivery.session = self._transaction.lend(to_one_thread=not self._handler_is_async)
         return delivery
 
     def _request(self, work: Work) -> ResolverRequest:

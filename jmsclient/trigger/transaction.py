@@ -2,15 +2,18 @@
 
 What the handler sends through its Session or `Delivery.send`, and the acceptance of its message, are one transaction, which is
 committed when it has returned and rolled back when it raised. The session is the lane's own: it receives, and the handler sends on
-it. It must not know the history: what became of a commit is the result of the work.
+it, which it is lent for that. It must not know the history: what became of a commit is the result of the work.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from _thread import get_ident
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TypeVar
 
-from jmsclient.clock import Clock
+from jmsclient.clock import Clock, SystemBell
 from jmsclient.errors import (
     ConnectionLostError,
     IllegalStateError,
@@ -28,6 +31,17 @@ from jmsclient.trigger.work import Work
 
 CLOSED_BEFORE = "the trigger was disabled or stopped before the commit"
 BY_TRIGGER = "the trigger does that when its handler has ended; raise to have the transaction rolled back"
+NOT_LENT = (
+    "this session is lent to a handler until that returns, and serves its thread only; from a thread or task that outlives it, send "
+    "with a producer of your own connection"
+)
+NOBODY = -1
+"""No thread."""
+LOOK_INTERVAL = 0.001
+
+T = TypeVar("T")
+_RUN: ContextVar[object] = ContextVar("run")
+"""Which run of a handler a task belongs to: what that began inherits it, and keeps it when it is over."""
 
 
 class RolledBackError(IllegalStateError):
@@ -56,12 +70,55 @@ class BorrowedConnection(Connection):
 
 class HandlerSession(Session):
     """What a handler is given by the annotation `Session`: it may send, receive and browse. `rollback()` has all of it undone and
-    the message delivered again, New, when the handler has returned."""
+    the message delivered again, New, when the handler has returned.
+
+    It is the same for each message of its lane, so it is lent: between two handlers it is nobody's, and a plain function has it for
+    its own thread. What came to be inside before it was taken back is waited for, and belongs to the transaction.
+    """
 
     rolled_back = False
+    _lent_to = NOBODY
+    _dispatching = 0
+    _run: object = None
 
     def __init__(self, connection: BorrowedConnection) -> None:
         super().__init__(connection, AcknowledgeMode.TRANSACTED, redelivery_delay=0.0)
+
+    @property
+    def owner(self) -> int:
+        """The only thread that it serves; 0: any."""
+        if self._dispatching:
+            return self._dispatching
+        return self._lent_to if _RUN.get(self._run) is self._run else NOBODY
+
+    @owner.setter
+    def owner(self, dispatching: int) -> None:
+        self._dispatching = dispatching
+
+    def lend(self, thread: int) -> None:
+        """To the handler that is called next, on this thread and in this context; 0: to whatever threads it uses."""
+        self._run = run = object()
+        _RUN.set(run)
+        self._lent_to = thread
+
+    def take_back(self, deadline: float | None) -> None:
+        """From now on every call raises; who is inside is waited for until `deadline`."""
+        self._lent_to = NOBODY
+        pause = SystemBell()
+        while self.inside and self.clock.left(deadline) != 0.0:
+            pause.wait(LOOK_INTERVAL)
+
+    def run_inside(self, call: Callable[[], T]) -> T:
+        """See `Guard.run_inside`: it may have been taken back between the look at the owner and the step inside."""
+
+        def inside() -> T:
+            self.check_owner(get_ident())
+            return call()
+
+        return super().run_inside(inside)
+
+    def _owned_error(self) -> IllegalStateError:
+        return super()._owned_error() if self._dispatching else IllegalStateError(NOT_LENT)
 
     def commit(self) -> None:
         """Raises IllegalStateError: the trigger commits."""
@@ -69,8 +126,16 @@ class HandlerSession(Session):
 
     def rollback(self) -> None:
         """Asks for it: see the class."""
-        self.check_alive()
+        self.run_inside(self._ask_for_rollback)
+
+    def _ask_for_rollback(self) -> None:
         self.rolled_back = True
+
+    def undo(self) -> None:
+        """Roll back what the handler left, while it is nobody's; a stray thread that is about to be refused is not in the way."""
+        if not self._lost():
+            self.check_open()
+            self.keeper.call(self._rollback)
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Raises IllegalStateError: the session is the trigger's."""
@@ -94,9 +159,19 @@ class Transaction:
         self._ended = False  # by a commit that failed
         self._closed = False
 
+    def lend(self, *, to_one_thread: bool) -> HandlerSession:
+        """The session, for the handler that is called next; by its thread, and only on that if so asked."""
+        self.session.lend(get_ident() if to_one_thread else 0)
+        return self.session
+
+    def take_back(self) -> None:
+        """The handler has ended, or is not called after all."""
+        self.session.take_back(self._clock.deadline(self._timeout))
+
     def commit(self, works: Sequence[Work]) -> None:
         """Accept these, and commit all that was sent. Raises RolledBackError where the handler asked for that (nothing is accepted
         then), TransactionRolledBackError where the provider did it (it has the messages back), TransactionInDoubtError."""
+        self.take_back()
         if self.session.rolled_back:
             raise RolledBackError("the handler rolled its transaction back")
         try:
@@ -134,6 +209,7 @@ class Transaction:
     def failed(self, error: BaseException) -> None:
         """The handler raised, or its commit did: undo what it sent and received, unless the provider has or nobody knows. The
         message itself is not in the transaction then."""
+        self.take_back()
         self.session.rolled_back = False
         ended, self._ended = self._ended, False
         if self._closed:
@@ -141,7 +217,7 @@ class Transaction:
         if ended and isinstance(error, TransactionRolledBackError | TransactionInDoubtError):
             return  # one of a send says only that the link was lost
         try:
-            Session.rollback(self.session)
+            self.session.undo()
         except JmsClientError as failure:  # the link is gone, and with it the transaction
             emit("trigger", "rollback_failed", f"a transaction cannot be rolled back: {failure}", level=logging.WARNING)
 

@@ -10,10 +10,23 @@ from typing import Any
 
 import pytest
 
-from jmsclient import Delivery, IllegalStateError, Message, Status, TransientError, Worker
+from jmsclient import (
+    Delivery,
+    IllegalStateError,
+    Message,
+    MessageConsumer,
+    MessageProducer,
+    Session,
+    Status,
+    TransientError,
+    Worker,
+)
 from jmsclient.destination import parse_destination
+from jmsclient.message import MessageKind, PlainContent
 from jmsclient.testing import TestBroker
 from jmsclient.trigger.delivery import Gathered
+from jmsclient.trigger.outbox import Line
+from jmsclient.trigger.transaction import NOBODY
 
 Q = "queue:///orders"
 OUT = "queue:///invoices"
@@ -198,3 +211,141 @@ def test_tr37_what_threads_send_while_the_handler_returns_goes_out_or_raises() -
         for thread in threads:
             thread.join(30)
         assert {id(one) for one in out} == {id(one) for one in accepted}
+
+
+# -- the session of a transacted trigger --------------------------------------------------------------------------
+
+
+def not_lent(call: Callable[[], object]) -> None:
+    with pytest.raises(IllegalStateError, match="lent to a handler until that returns"):
+        call()
+
+
+def test_tr62_a_session_that_was_kept_is_nobodys_between_two_messages(until: Until) -> None:
+    kept: list[tuple[Session, Delivery, MessageProducer, MessageConsumer]] = []
+    worker = Worker()
+
+    @worker.trigger(Q, transacted=True)
+    def book(body: str, session: Session, delivery: Delivery) -> None:
+        assert delivery.session is session
+        producer, consumer = session.create_producer(OUT), session.create_consumer("queue:///notes")
+        producer.send(body)
+        kept.append((session, delivery, producer, consumer))
+
+    with TestBroker(worker) as broker:
+        for body in "ab":
+            broker.send(Q, body)
+            until(lambda body=body: sent(broker) == list("ab"[: "ab".index(body) + 1]))
+            until(lambda body=body: worker.triggers[Q].counters["completed"] == "ab".index(body) + 1)
+            for session, delivery, producer, consumer in kept:
+                not_lent(lambda: producer.send("stray"))  # noqa: B023  called at once
+                not_lent(lambda: producer.send_many(["stray"]))  # noqa: B023
+                not_lent(lambda: session.create_producer(OUT))  # noqa: B023
+                not_lent(lambda: session.create_consumer(OUT))  # noqa: B023
+                not_lent(session.rollback)
+                not_lent(lambda: consumer.receive(0))  # noqa: B023
+                with pytest.raises(IllegalStateError, match="has returned"):
+                    _ = delivery.session
+        assert sent(broker) == ["a", "b"]
+    assert len({id(session) for session, *_ in kept}) == 1
+
+
+def test_tr62_a_thread_that_a_handler_left_behind_does_not_join_the_next_transaction(until: Until) -> None:
+    kept: list[Session] = []
+    told: list[Exception] = []
+    worker = Worker()
+
+    @worker.trigger(Q, transacted=True)
+    def book(body: str, session: Session) -> None:
+        kept.append(session)
+        if body == "b":
+            stray = threading.Thread(target=send_stray, daemon=True)
+            stray.start()
+            stray.join(30)
+            session.create_producer(OUT).send(body)
+
+    def send_stray() -> None:
+        try:
+            kept[0].create_producer(OUT).send("stray")
+        except IllegalStateError as error:
+            told.append(error)
+
+    with TestBroker(worker) as broker:
+        for body in "ab":
+            broker.send(Q, body)
+        until(lambda: worker.triggers[Q].counters["completed"] == 2)
+        assert sent(broker) == ["b"]
+    assert ["lent to a handler" in str(error) for error in told] == [True]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_tr62_nor_does_a_task_while_threads_that_an_async_handler_waits_for_may_use_its_session(until: Until, batch: int) -> None:
+    told: list[Exception] = []
+    tasks: list[asyncio.Task[None]] = []
+    second = asyncio.Event()
+    worker = Worker()
+
+    async def send_stray(session: Session) -> None:
+        await second.wait()
+        try:
+            await asyncio.to_thread(session.create_producer(OUT).send, "stray")
+        except IllegalStateError as error:
+            told.append(error)
+
+    async def work(body: str, session: Session) -> None:
+        if body == "a":
+            tasks.append(asyncio.create_task(send_stray(session)))
+            return
+        second.set()
+        await tasks[0]
+        await asyncio.to_thread(session.create_producer(OUT).send, body)
+        await asyncio.get_running_loop().run_in_executor(None, session.create_producer(OUT).send, body)
+        await asyncio.create_task(asyncio.to_thread(session.create_producer(OUT).send, body))
+
+    async def book(body: str, session: Session) -> None:
+        await work(body, session)
+
+    async def book_all(bodies: list[str], session: Session) -> None:
+        for body in bodies:
+            await work(body, session)
+
+    worker.trigger(Q, transacted=True, batch=batch)(book if batch == 1 else book_all)
+    with TestBroker(worker) as broker:
+        broker.send(Q, "a")
+        until(lambda: worker.triggers[Q].counters["completed"] == 1)
+        broker.send(Q, "b")
+        until(lambda: worker.triggers[Q].counters["completed"] == 2)
+        assert sent(broker) == ["b", "b", "b"]
+    assert ["lent to a handler" in str(error) for error in told] == [True]
+
+
+def test_tr46_what_was_inside_when_the_handler_raised_is_rolled_back_with_it(until: Until) -> None:
+    """A thread that an async handler left behind is inside its session; the end waits for that, and it is in the transaction."""
+    inside, ended = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    attempts: list[str] = []
+    worker = Worker(history="memory:")
+
+    @worker.trigger(Q, transacted=True, on_error="redeliver")
+    async def book(body: str, session: Session) -> None:
+        attempts.append(body)
+        if len(attempts) > 1:
+            return
+        line = Line(session.transport_session, session.clock)
+
+        def send_late() -> None:
+            inside.set()
+            until(lambda: session.owner == NOBODY)
+            line.send(parse_destination(OUT), [PlainContent(kind=MessageKind.TEXT, body="late", message_id="ID:1")])
+            ended.set()
+
+        threads.append(threading.Thread(target=session.run_inside, args=(send_late,), daemon=True))
+        threads[0].start()
+        inside.wait(30)
+        raise ValueError("no")
+
+    with TestBroker(worker) as broker:
+        broker.send(Q, "a")
+        until(lambda: worker.triggers[Q].counters["completed"] == 1)
+        assert ended.is_set()
+        assert sent(broker) == []
