@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from jmsclient.trigger.batch import Item
-from jmsclient.trigger.quick import LOOK, Quick
+from jmsclient.trigger.quick import LOOK, LOOKS, Quick
 
 
 class Call(Enum):
@@ -46,6 +46,9 @@ class HandlerThreads:
         self._go_on = go_on if number > 1 else None
         self.quick = Quick()
         self._works: deque[Item] = deque()  # append and popleft are atomic: no lock
+        self._here: deque[Item] = deque()
+        """Of a group that `run_here` runs, what is not begun: nobody else's, until that is taken over. A handler thread that has not
+        looked since its last call would take from it and make one call too many, and perhaps nobody would be left to watch."""
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._waking = False
         """A thread was woken and has not looked yet; stored before the wake and cleared before the look, so none is missed."""
@@ -77,12 +80,12 @@ class HandlerThreads:
 
     def run_here(self, items: Sequence[Item]) -> bool:
         """Run these on the thread that calls, which has the pipeline. False: another has it now, and this one is to `serve`."""
-        works, finished, quick, this = self._works, self._finished, self.quick, threading.get_ident()
-        works.extend(items)
+        finished, quick, this = self._finished, self.quick, threading.get_ident()
+        here = self._here = deque(items)
         quick.enter()
-        while works:
+        while here:
             try:
-                item = works.popleft()
+                item = here.popleft()
             except IndexError:
                 break
             quick.calls += 1
@@ -128,19 +131,33 @@ class HandlerThreads:
             self._finished.append(item)
             self._ring()
 
+    def _share(self) -> None:
+        """What the thread whose place was taken has not begun is for whoever is free."""
+        here = self._here
+        while here:
+            try:
+                self._works.append(here.popleft())
+            except IndexError:  # that thread was faster
+                break
+        if self._works:
+            self._wake()
+
     def _watch(self) -> Call:
         """While the pipeline's thread runs handlers: take its place where one is not quick. Returns what to do then."""
         assert self._go_on is not None
-        seen = -1
-        while self.quick.now:
+        quick = self.quick
+        call_seen = group_seen = -1
+        looks = 0
+        while quick.now:
             try:
                 call = self._calls.get(timeout=LOOK)
             except queue.Empty:
-                calls = self.quick.calls
-                if calls == seen and self.quick.take_over():
-                    self._wake()
+                calls, groups = quick.calls, quick.groups
+                looks = looks + 1 if groups == group_seen else 0
+                if (calls == call_seen or looks >= LOOKS) and quick.take_over():
+                    self._share()
                     return Call.END if self._go_on() else Call.WORK
-                seen = calls
+                call_seen, group_seen = calls, groups
             else:
                 if call is Call.END:
                     return call

@@ -56,8 +56,9 @@ class Ledger:
         """The same about many: `answers` is called with as many as one call to the store is about, `unanswered` with each."""
         start, number = 0, len(works)
         while self._number + number - start >= self._enough:
-            end = start + int(self._enough) - self._number
-            self._wait(asked.part(start, end), works[start:end], answers, unanswered)
+            end = start + max(0, int(self._enough) - self._number)  # none of these, where as many notes wait already
+            if end > start:
+                self._wait(asked.part(start, end), works[start:end], answers, unanswered)
             self._send()
             start = end
         if start == 0:

@@ -3,7 +3,7 @@
 To hand a group to other threads and hear of its end costs more than handlers that return at once. So after some groups that came
 back within a millisecond, the pipeline's thread runs the next ones itself, until one takes longer or nothing is left to do.
 Meanwhile one handler thread watches: it looks every hundredth of a second, and where the pipeline's thread is still inside the
-call in which it was, the two change places. The watcher is the pipeline's thread from then on, and the other, when its call
+call in which it was, or for long in one group, the two change places. The watcher is the pipeline's thread from then on, and the other, when its call
 returns, is a handler thread. So there are never more calls at once than the trigger allows, and none waits for a slow one for
 longer than a moment. It measures by the real clock, for it is about this process, and knows neither pipeline nor handler. TR-62.
 """
@@ -20,6 +20,8 @@ IN_A_ROW = 4
 """So many such groups, and the next ones are run by the pipeline's thread."""
 LOOK = 0.01
 """Seconds from one look of the watcher to the next."""
+LOOKS = 10
+"""So many in one group, and it takes too long, however quick each call is: leases and stops wait for it."""
 
 
 class Quick:
@@ -31,6 +33,7 @@ class Quick:
         """Whether the pipeline's thread runs the next group."""
         self.calls = 0
         """How many it has begun; whoever begins one adds to it."""
+        self.groups = 0
         self._in_a_row = 0
         self._given: float | None = None
         self._lock = threading.Lock()  # guards `inside`
@@ -59,6 +62,7 @@ class Quick:
     def enter(self) -> None:
         """The pipeline's thread begins to run a group."""
         self.calls += 1
+        self.groups += 1
         self._given = self._seconds()
         with self._lock:
             self.inside = threading.get_ident()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from jmsclient.errors import HistoryUnavailableError
-from jmsclient.history import Claim, Release
+from jmsclient.history import Claim, Complete, Release
 from jmsclient.history.contract import DocumentHistory, Sent
 from jmsclient.history.entries import Alike, Command, Reply
 from jmsclient.testing import ManualClock
@@ -24,6 +24,7 @@ class Store(DocumentHistory):
 
     def __init__(self) -> None:
         self.sent: list[list[Command]] = []
+        self.sizes: list[int] = []
         self.asked: list[int] = []
         self.abandoned: list[int] = []
         self.silent: set[int] = set()
@@ -31,6 +32,7 @@ class Store(DocumentHistory):
     def begin(self, asked: Sequence[Alike]) -> Sent:
         number = len(self.sent)
         self.sent.append([command for one in asked for command in one.commands()])
+        self.sizes += [len(one) for one in asked]
 
         def replies() -> list[list[Reply]]:
             self.asked.append(number)
@@ -138,3 +140,72 @@ def test_tr49_while_it_does_not_answer_nothing_is_sent_ahead(store: Store, asker
     asker.ledger.exchange()
     asker.add(FEW, first=1000)
     assert len(store.sent) == 4
+
+
+@pytest.mark.parametrize("number", [1, 20, FEW, 3 * MANY])
+def test_tr50_behind_more_notes_than_a_call_is_sent_for_nobody_is_told_of_nothing(store: Store, number: int) -> None:
+    """As after an outage, when handlers that ran without the history end all at once."""
+    ledger = Ledger(store, ManualClock())
+    for one in range(FEW + 36):
+        ledger.note(Complete(trigger="t", id=f"n{one}", token=f"n{one}"), work_of(f"n{one}"))
+    works = [work_of(str(one)) for one in range(number)]
+    told: list[str] = []
+
+    def answered(some: Sequence[Work], replies: Sequence[Reply]) -> None:
+        assert [work.token for work in some] == [reply.token for reply in replies] != []
+        told.extend(work.token for work in some)
+
+    tokens = [work.token for work in works]
+    ledger.add_all(Alike(Claim(trigger="t", id="0", token="0"), list(tokens), list(tokens)), works, answered)
+    ledger.exchange()
+    assert told == tokens
+    assert [command.token for group in store.sent for command in group] == [f"n{one}" for one in range(FEW + 36)] + tokens
+    assert all(store.sizes), "an empty group is no group"
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_tr50_of_a_group_in_parts_the_answered_ones_are_told_and_the_rest_released(store: Store, silent: int) -> None:
+    store.silent = {silent}
+    ledger = Ledger(store, ManualClock())
+    works = [work_of(str(one)) for one in range(FEW + 20)]
+    tokens = [work.token for work in works]
+    told: list[str] = []
+    untold: list[str] = []
+    ledger.add_all(
+        Alike(Claim(trigger="t", id="0", token="0"), list(tokens), list(tokens), lasting=True),
+        works,
+        lambda some, replies: told.extend(work.token for work in some),
+        lambda work: untold.append(work.token),
+    )
+    with pytest.raises(HistoryUnavailableError):
+        ledger.exchange()
+    assert told == tokens[: FEW * silent]
+    assert untold == tokens[FEW * silent :]
+    store.silent = set()
+    ledger.exchange()
+    assert [command.token for command in store.sent[-1]] == untold
+    assert {type(command) for command in store.sent[-1]} == {Release}
+
+
+def test_tr50_of_completions_in_parts_each_is_told_once_or_forgotten(store: Store) -> None:
+    store.silent = {1}
+    ledger = Ledger(store, ManualClock())
+    works = [work_of(str(one)) for one in range(FEW + 20)]
+    tokens = [work.token for work in works]
+    told: list[str] = []
+    asked = Alike(Complete(trigger="t", id="0", token="0"), list(tokens), list(tokens), lasting=True)
+    ledger.add_all(asked, works, lambda some, replies: told.extend(work.token for work in some))
+    with pytest.raises(HistoryUnavailableError):
+        ledger.exchange()
+    given_up = tokens[FEW + 5]
+    assert not ledger.forget(tokens[0]), "it was answered"
+    assert ledger.forget(given_up)
+    assert not ledger.forget(given_up)
+    assert len(ledger) == 19
+    ledger.exchange()
+    assert told == [token for token in tokens if token != given_up]
+    assert ledger.pressing is False
+
+
+def work_of(token: str) -> Work:
+    return Work(cast(Any, None), cast(Any, None), token, "uuid", token)

@@ -208,6 +208,84 @@ def test_o01_a_thread_whose_place_was_taken_and_that_comes_back_after_the_end_en
     assert result == [False]
 
 
+@pytest.mark.usefixtures("threads_before")
+def test_tr62_a_handler_thread_that_has_not_looked_since_its_last_call_takes_nothing_from_the_pipelines_group() -> None:
+    """It would be one call at once too many, with all who could watch inside calls."""
+    number, go_on, late = 2, threading.Event(), threading.Event()
+    inside, lock, most = [0], threading.Lock(), [0]
+    begun = threading.Semaphore(0)
+    finished: deque[Any] = deque()
+    came_back, done = threading.Semaphore(0), threading.Event()
+    taken_over = threading.Event()
+
+    def slow() -> None:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        begun.release()
+        _waited(go_on)
+        with lock:
+            inside[0] -= 1
+
+    def rung() -> None:
+        if threading.current_thread().name.startswith("jmsclient-") and not late.is_set():
+            came_back.release()
+            _waited(late)  # where a thread may be for any time: its work is back, and it has not looked for the next
+
+    def go_on_elsewhere() -> bool:
+        taken_over.set()
+        _waited(done)
+        threads.stop(0.0)
+        return True
+
+    threads = HandlerThreads("test", number, lambda call: call(), finished, rung, go_on_elsewhere)  # type: ignore[operator]
+    threads.begin()
+    meet = threading.Barrier(2, timeout=LONG)
+    threads.start([lambda: bool(meet.wait())] * 2)  # type: ignore[list-item]
+    for _ in range(number):
+        assert came_back.acquire(timeout=LONG)
+    for _ in range(IN_A_ROW):
+        threads.quick.given()
+        threads.all_back()
+
+    def first() -> None:
+        assert not threads.run_here([slow] * 5)  # type: ignore[list-item]
+        threads.serve()
+
+    thread = threading.Thread(target=first, daemon=True)
+    thread.start()
+    assert begun.acquire(timeout=LONG)
+    late.set()
+    assert taken_over.wait(LONG), "somebody watches"
+    assert begun.acquire(timeout=LONG), "and the other one runs what is behind the slow one"
+    go_on.set()
+    for _ in range(3):
+        assert begun.acquire(timeout=LONG)
+    done.set()
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert most == [number]
+
+
+@pytest.mark.usefixtures("threads_before")
+def test_tr40_a_group_that_takes_long_is_shared_though_each_of_its_calls_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler_threads, "LOOKS", 1)
+    shared = threading.Event()
+    giver: Giver
+
+    def one_of_many() -> None:
+        if giver.taken_over:
+            shared.set()
+        shared.wait(0.001)
+
+    giver = Giver(2, [*[calls(2) for _ in range(IN_A_ROW)], [lambda: one_of_many() for _ in range(20_000)]])
+    giver.begin()
+    assert shared.wait(LONG)
+    assert giver.ended.wait(LONG)
+    assert giver.taken_over == 1
+    assert set(giver.ran.values()) == {1}
+
+
 def test_what_is_not_quick_in_a_row_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "GROUP", 0.001)
     now = [0.0]
