@@ -47,8 +47,8 @@ class HandlerThreads:
         self.quick = Quick()
         self._works: deque[Item] = deque()  # append and popleft are atomic: no lock
         self._here: deque[Item] = deque()
-        """Of a group that `run_here` runs, what is not begun: nobody else's, until that is taken over. A handler thread that has not
-        looked since its last call would take from it and make one call too many, and perhaps nobody would be left to watch."""
+        """Of a group that `run_here` runs, what is not begun: nobody else's, until its place is taken. A handler thread that has
+        not looked since its last call would take from it: one call too many, and perhaps nobody left to watch."""
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         self._waking = False
         """A thread was woken and has not looked yet; stored before the wake and cleared before the look, so none is missed."""
