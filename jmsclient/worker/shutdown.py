@@ -30,13 +30,16 @@ class Signals:
             os.kill(os.getpid(), number)
             return
         self.received += 1
-        if self.received == 1:
-            self._worker.request_stop()
-        elif self.received == 2:
-            self._worker.request_stop(0.0)
+        if self.received <= 2:
+            self.tell()
         else:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+    def tell(self) -> None:
+        """Have the worker stop if it is to; also what came before it listened."""
+        if self.received:
+            self._worker.request_stop(None if self.received == 1 else 0.0)
 
 
 def run_with_signals(worker: Worker) -> int:
@@ -45,7 +48,7 @@ def run_with_signals(worker: Worker) -> int:
     signals = Signals(worker)
     before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        report = worker.run()
+        report = worker.run_listening(signals.tell)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -110,7 +110,7 @@ class Worker(Declaring):
         self._living: AbstractContextManager[Any] | None = None
         self._bell = self._clock.bell()
         self._stand_in = StandIn(self.name, self._clock)
-        self._stop_grace: float | None = None
+        self._stop_graces: list[float] = []  # appended to only, so that a signal on top of a stop cannot be overwritten
         self._lost: Exception | None = None
 
     def override(self, *, url: str | None = None, concurrency: int | None = None, control: str | None = None) -> None:
@@ -133,7 +133,7 @@ class Worker(Declaring):
         """
         self._start(patient=False)
 
-    def _start(self, *, patient: bool) -> None:
+    def _start(self, *, patient: bool, listening: Callable[[], object] | None = None) -> None:
         self._forget_if_forked()
         if self._transport is not None:
             raise IllegalStateError("the worker runs already")
@@ -141,9 +141,11 @@ class Worker(Declaring):
             raise ConfigurationError("the worker has no trigger: decorate a function with @worker.trigger(destination)")
         self._lost = None
         self._stopping = False
-        self._stop_grace = None
+        self._stop_graces = []
         self._bell = self._clock.bell()
         self._stand_in = StandIn(self.name, self._clock)
+        if listening is not None:
+            listening()
         if self.options.journal is not None:
             self._journal = SharedJournal(self.options.journal)
             self._journal.start()
@@ -201,16 +203,20 @@ class Worker(Declaring):
         case. A provider that is not there yet is waited for as one that is lost (`reconnect`), with one event `waiting`; what
         waiting does not mend, such as a wrong password, raises at once. An exception in it, such as KeyboardInterrupt, stops the
         worker gently, as one in `with worker:` does, and passes."""
+        return self.run_listening(lambda: None)
+
+    def run_listening(self, listening: Callable[[], object]) -> StopReport:
+        """`run` (not for applications); calls `listening` once a `request_stop` counts: one that came before is forgotten."""
         try:
-            self._start(patient=True)
+            self._start(patient=True, listening=listening)
         except StoppedEarly:
             return StopReport((), ())
         try:
             self.wait()
         except BaseException:  # such as Ctrl-C in a program of one's own
-            self.stop(self._stop_grace)
+            self.stop(min(self._stop_graces, default=None))
             raise
-        report = self.stop(self._stop_grace)
+        report = self.stop(min(self._stop_graces, default=None))
         if self._lost is not None:
             raise self._lost
         return report
@@ -223,7 +229,8 @@ class Worker(Declaring):
         """Have `run` stop, with `grace` seconds for running handlers (None: the worker's). While it stops, a further call
         shortens the grace. From any thread, signal handlers included; returns at once."""
         self._stopping = True
-        self._stop_grace = grace
+        if grace is not None:
+            self._stop_graces.append(grace)
         reaching = self._reaching
         if reaching is not None:
             reaching.stop()
