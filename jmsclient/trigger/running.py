@@ -79,8 +79,6 @@ class RunningTrigger:
                 f"trigger {declaration.name!r}: {asking} is 'dead_letter', and this provider has no error destination of its own; "
                 "give error_destination="
             )
-        if declaration.history is not None:
-            declaration.history.check(strict=declaration.options.strict)
         outbox = Outbox(transport, clock)
 
         lanes = lanes_of(declaration)

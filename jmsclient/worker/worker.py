@@ -159,9 +159,11 @@ class Worker(Declaring):
                 living.__enter__()
                 self._living = living
             for history in {id(one.history): one.history for one in declarations if one.history is not None}.values():
-                self._look_at(history)
+                if patient and self._stopping:  # each may wait for a server that does not answer
+                    raise StoppedEarly
+                self._look_at(history, strict=any(one.options.strict for one in declarations if one.history is history))
             for declaration in declarations:
-                if patient and self._stopping:  # each may wait for a history that does not answer
+                if patient and self._stopping:
                     raise StoppedEarly
                 self.triggers[declaration.name] = RunningTrigger.start(
                     declaration,
@@ -291,13 +293,17 @@ class Worker(Declaring):
             raise StoppedEarly
         return self._reaching.patiently() if patient else self._reaching.once()
 
-    def _look_at(self, history: DocumentHistory) -> None:
-        """Tell at once what would else be found out with the first message, such as a wrong password."""
+    def _look_at(self, history: DocumentHistory, *, strict: bool) -> None:
+        """Tell at once what would else be found out with the first message, such as a wrong password. Once a history, however many
+        triggers it has, for one that does not answer is waited for. `strict`: one of them is; then it has to know that."""
         try:
             history.lookup_many("probe", [("probe", "probe")])
         except HistoryUnavailableError as error:
             text = f"worker {self.name!r}: {error}; until it answers its messages wait, or go as history_unavailable says"
             emit("worker", "history_not_there", text, level=logging.WARNING, worker=self.name)
+            if not strict:
+                return  # it checks itself when it answers
+        history.check(strict=strict)
 
     def _close(self, grace: float) -> StopReport:
         control, self._control = self._control, None

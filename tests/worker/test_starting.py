@@ -18,7 +18,9 @@ from jmsclient import StopReport, Worker, WorkerOptions
 from jmsclient.errors import ConnectionLostError, HistoryUnavailableError
 from jmsclient.events import Event, subscribe
 from jmsclient.history.memory import MemoryHistory
+from jmsclient.options import TriggerOptions
 from jmsclient.testing import ScriptedBackend
+from jmsclient.trigger.running import RunningTrigger
 
 Q = "queue:///orders"
 
@@ -132,26 +134,85 @@ def test_o01_an_exception_in_run_lets_the_handlers_end_and_passes(monkeypatch: p
 
 
 class Slow(MemoryHistory):
-    """Which takes its time for each trigger that begins."""
+    """Which takes its time when it is looked at."""
 
-    def __init__(self, began: Callable[[], None]) -> None:
+    def __init__(self, began: Callable[[], None] = lambda: None) -> None:
         super().__init__()
-        self.checked = 0
+        self.checked: list[bool] = []
         self._began = began
 
     def check(self, *, strict: bool = False) -> None:
-        self.checked += 1
+        self.checked.append(strict)
         self._began()
 
 
-def test_o01_a_stop_while_triggers_begin_begins_no_further_one() -> None:
+def test_o01_a_stop_while_histories_are_looked_at_looks_at_no_further_one() -> None:
     with ScriptedBackend() as backend:
-        worker = Worker(backend.url, history=(history := Slow(lambda: worker.request_stop())))
+        worker = Worker(backend.url)
+        histories = [Slow(worker.request_stop) for _ in range(3)]
+        for history in histories:
+            worker.trigger(Q, name=f"{id(history)}", history=history, on_error="acknowledge")(lambda: None)
+        assert worker.run().lines() == []
+        assert [history.checked for history in histories] == [[False], [], []]
+        assert open_of(worker) == []
+
+
+def test_o01_a_stop_while_triggers_begin_begins_no_further_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    start = RunningTrigger.start
+
+    def starting(declaration: Any, *arguments: Any, **settings: Any) -> RunningTrigger:
+        begun.append(declaration.name)
+        worker.request_stop()
+        return start(declaration, *arguments, **settings)
+
+    monkeypatch.setattr(RunningTrigger, "start", starting)
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url)
         for name in ("one", "two", "three"):
             worker.trigger(Q, name=name, in_doubt="acknowledge", on_error="acknowledge")(lambda: None)
         assert worker.run().lines() == []
-        assert history.checked == 1
+        assert begun == ["one"]
         assert open_of(worker) == []
+
+
+def test_tr52_a_history_is_looked_at_once_a_start_as_strictly_as_any_of_its_triggers_asks() -> None:
+    """One that does not answer is waited for, which many triggers must not multiply."""
+    shared, own = Slow(), Slow()
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history=shared)
+        for number in range(3):
+            options = TriggerOptions(strict=number == 1)
+            worker.trigger(Q, name=f"{number}", in_doubt="acknowledge", on_error="acknowledge", options=options)(lambda: None)
+        worker.trigger(Q, name="own", in_doubt="acknowledge", on_error="acknowledge", history=own)(lambda: None)
+        for number in (1, 2):
+            with worker:
+                assert (shared.checked, own.checked) == ([True] * number, [False] * number)
+
+
+class Away(Slow):
+    """Which is asked and does not answer."""
+
+    asked = 0
+
+    def lookup_many(self, trigger: str, ids: Any) -> Any:
+        self.asked += 1
+        raise HistoryUnavailableError("no answer")
+
+
+def test_tr49_one_that_does_not_answer_is_asked_once_and_checked_only_where_it_has_to_know_how_strict_it_is() -> None:
+    lenient, strict = Away(), Away()
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url)
+        for number in range(2):
+            for history in (lenient, strict):
+                name, options = f"{id(history)}-{number}", TriggerOptions(strict=history is strict)
+                worker.trigger(Q, name=name, in_doubt="acknowledge", on_error="acknowledge", history=history, options=options)(
+                    lambda: None
+                )
+        worker.start()
+        assert [(one.asked, one.checked) for one in (lenient, strict)] == [(1, []), (1, [True])]
+        worker.stop()
 
 
 def test_a_worker_that_was_not_told_where_warns_of_its_broker_in_memory(
