@@ -8,12 +8,13 @@ ordinary history for triggers whose handlers do not ask for its transaction. Sou
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from jmsclient.clock import SYSTEM_CLOCK
-from jmsclient.errors import HistoryUnavailableError, LeaseLostError
+from jmsclient.errors import ConfigurationError, HistoryUnavailableError, LeaseLostError
 from jmsclient.history import sql_tables as tables
 from jmsclient.history.contract import OPERATION_TIMEOUT, DocumentHistory, HistoryTransaction, ParkedMessage, stored_id
 from jmsclient.history.entries import Command, Complete, Entry, Join, Park, Reply, Stored, apply, copy_change
@@ -26,6 +27,10 @@ from jmsclient.history.sweeper import Sweeper
 SWEPT_AT_ONCE = 500
 """Rows that a sweep deletes before it lets others write."""
 ALL = 2**31 - 1
+APART = (
+    "SqlHistory: each connection of its source has a database of its own, as one to sqlite:///:memory: has, and what one writes "
+    "no other sees; give it connections to a file, or use history='memory:', which is of one process and ends with it"
+)
 
 
 class SqlHistory(DocumentHistory):
@@ -33,7 +38,8 @@ class SqlHistory(DocumentHistory):
     that the handlers write to. Its own calls take connections of their own, for `operation_timeout` seconds at most (TR-49).
 
     `create` makes the tables that are not there yet, when it is first used; without it they have to be there (`sql_tables.schema`
-    has their text). Raises ConfigurationError for a source that gives no such connection.
+    has their text). Raises ConfigurationError for a source that gives no such connection, or, when it is first used, connections to
+    a database each.
     """
 
     durable = True
@@ -55,6 +61,8 @@ class SqlHistory(DocumentHistory):
         self._timeout = operation_timeout
         self._closed = False
         self._prepared = False
+        self._to_be_seen = False
+        """Nobody has looked yet whether the tables are there on another connection, which is not a matter of course."""
         self._watchdog = Watchdog(SYSTEM_CLOCK)
         self._sweeper = Sweeper(SYSTEM_CLOCK, self.purge_expired)
 
@@ -214,8 +222,31 @@ class SqlHistory(DocumentHistory):
         with self._within(writes=True) as connection:
             if self._create and tables.missing(connection):
                 tables.create(connection)
+            self._to_be_seen = tables.may_be_of_one_connection(connection)
             self._times.now(connection)
+        if self._to_be_seen and not self._seen_elsewhere():
+            raise ConfigurationError(APART)
+        self._to_be_seen = False
         self._prepared = True
+
+    def _seen_elsewhere(self) -> bool:
+        """Another thread sees the tables: SQLAlchemy gives each thread one connection to a database in memory. Raises
+        HistoryUnavailableError."""
+        found: list[bool | BaseException] = []
+
+        def look() -> None:
+            try:
+                with self._within(writes=False) as connection:
+                    found.append(not tables.missing(connection))
+            except BaseException as error:  # noqa: BLE001  whoever waits raises it
+                found.append(error)
+
+        thread = threading.Thread(target=look, name="jmsclient-history-look", daemon=True)
+        thread.start()
+        thread.join()
+        if isinstance(found[0], BaseException):
+            raise found[0]
+        return found[0]
 
     @contextmanager
     def _within(self, *, writes: bool) -> Iterator[Any]:

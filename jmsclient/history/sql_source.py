@@ -24,6 +24,11 @@ EXPECTED = "a SQLAlchemy Engine, or a function that makes a connection of sqlite
 MARK = "jmsclient_handler"
 NO_SAVEPOINT = ("3B001", "25P01")
 """What PostgreSQL says where there is none of that name, or no transaction."""
+NO_TABLE = "42P01"
+GONE = (
+    "; its tables are not there: make them (jmsclient.history.sql_tables.schema has their text), or start one with create=True; if "
+    "they were dropped, what was processed is no longer known, and what is delivered again would run again"
+)
 
 
 class Result:
@@ -223,14 +228,23 @@ def check_mark(connection: Any) -> None:
     try:
         run(connection, f"RELEASE SAVEPOINT {MARK}")
     except errors_of(connection) as error:
-        raw = getattr(error, "orig", None) or error
-        code = getattr(raw, "sqlstate", None) or getattr(raw, "pgcode", None)
-        if code in NO_SAVEPOINT or "no such savepoint" in str(raw):
+        raw = _raw(error)
+        if _code(raw) in NO_SAVEPOINT or "no such savepoint" in str(raw):
             raise IllegalStateError(
                 "the handler committed or rolled back the history's transaction, so that it could not be recorded together with "
                 "what the handler did: to have all of it rolled back, raise"
             ) from error
         raise
+
+
+def _raw(error: BaseException) -> BaseException:
+    """The driver's, below SQLAlchemy's."""
+    return getattr(error, "orig", None) or error
+
+
+def _code(raw: BaseException) -> str | None:
+    """What PostgreSQL says."""
+    return getattr(raw, "sqlstate", None) or getattr(raw, "pgcode", None)
 
 
 @contextmanager
@@ -239,4 +253,6 @@ def unavailable(connection: Any) -> Iterator[None]:
     try:
         yield
     except errors_of(connection) as error:
-        raise HistoryUnavailableError(f"the history's database: {type(error).__name__}: {error}") from error
+        raw = _raw(error)
+        gone = "jmsclient_" in str(raw) and (_code(raw) == NO_TABLE or "no such table" in str(raw))
+        raise HistoryUnavailableError(f"the history's database: {type(error).__name__}: {error}{GONE if gone else ''}") from error

@@ -84,6 +84,11 @@ def create(connection: Any) -> None:
         run(connection, statement)
 
 
+def may_be_of_one_connection(connection: Any) -> bool:
+    """The database is no file, and ends with its connection, unless it is one that several share."""
+    return driver_of(connection) == "sqlite3" and not run(connection, "PRAGMA database_list").rows[0][2]
+
+
 class Times:
     """The store's time on a connection in a transaction: seconds."""
 

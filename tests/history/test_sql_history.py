@@ -173,6 +173,77 @@ def test_a_database_that_cannot_be_reached_is_a_history_that_does_not_answer(tmp
         history.claim(Q, "1")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: sqlite3.connect(":memory:"),
+        lambda: sqlite3.connect(""),
+        lambda: sqlite3.connect("file:a-name?mode=memory&cache=shared", uri=True),
+        sqlalchemy.create_engine("sqlite:///:memory:"),
+        sqlalchemy.create_engine("sqlite://"),
+    ],
+    ids=["in memory", "temporary", "shared while one is open", "of a thread", "of a thread, short"],
+)
+def test_connections_that_have_a_database_each_are_refused_with_what_to_do(source: Any) -> None:
+    with SqlHistory(source) as history:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=r"a database of its own.*connections to a file, or use history='memory:'"):
+                history.claim(Q, "1")
+    with ScriptedBackend() as backend:
+        worker = Worker(backend.url, history=SqlHistory(source))
+        worker.trigger(Q)(lambda: None)
+        with pytest.raises(ConfigurationError, match="a database of its own"):
+            worker.start()
+    if isinstance(source, sqlalchemy.Engine):
+        source.dispose()
+
+
+def test_a_database_in_memory_that_all_connections_share_serves() -> None:
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect("file:another-name?mode=memory&cache=shared", uri=True)
+
+    static = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool, connect_args={"check_same_thread": False})
+    with closing(connect()):
+        for source in (connect, static):
+            with SqlHistory(source) as history:
+                assert history.claim(Q, "1").claimed
+                assert not history.claim(Q, "1").claimed
+    static.dispose()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
+def test_tr53_tables_that_were_dropped_are_not_made_anew_while_it_runs_and_it_says_what_to_do(
+    request: pytest.FixtureRequest, tmp_path: Path, dialect: str
+) -> None:
+    """What they knew is lost: what is delivered again would be New without a word, so somebody has to look first."""
+    place = f"dropped_{uuid4().hex}"
+    url = request.getfixturevalue("postgresql_url") if dialect == "postgresql" else ""
+
+    def connect() -> Any:
+        if dialect == "sqlite":
+            return sqlite3.connect(tmp_path / "shop.db")
+        return psycopg.connect(url, options=f"-c search_path={place}")
+
+    def change(*statements: str) -> None:
+        with closing(connect()) as mine:
+            for statement in statements:
+                run(mine, statement)
+            mine.commit()
+
+    if dialect == "postgresql":
+        change(f"CREATE SCHEMA {place}")
+    with SqlHistory(connect) as history:
+        history.claim(Q, "1")
+        change(*[f"DROP TABLE jmsclient_{name}" for name in ("entries", "parked", "clock")])
+        for _ in range(2):
+            with pytest.raises(HistoryUnavailableError, match=r"its tables are not there: make them .*sql_tables\.schema"):
+                history.claim(Q, "1")
+        change(*schema(dialect))
+        assert history.claim(Q, "1").claimed
+    if dialect == "postgresql":
+        change(f"DROP SCHEMA {place} CASCADE")
+
+
 def test_the_tables_may_be_the_applications_to_make(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     with SqlHistory(lambda: sqlite3.connect(file), create=False) as history:
