@@ -86,9 +86,12 @@ class Delivery:
         """The handler has returned or raised (not for applications): what it asked to have sent before. From now on it may ask for
         nothing more."""
         self._returned = True  # first: whoever comes behind the None sees it
-        self._gathered.append(None)
+        gathered = self._gathered
+        gathered.append(None)
         before: list[Gathered] = []
-        for one in self._gathered:
+        if gathered[0] is None:
+            return before
+        for one in gathered:
             if one is None:
                 break
             before.append(one)
