@@ -32,8 +32,8 @@ from jmsclient.trigger.work import Work
 CLOSED_BEFORE = "the trigger was disabled or stopped before the commit"
 BY_TRIGGER = "the trigger does that when its handler has ended; raise to have the transaction rolled back"
 NOT_LENT = (
-    "this session is lent to a handler until that returns; that of a plain function serves its thread only: from another thread, or a "
-    "task that outlives the handler, send with a producer of your own connection"
+    "this session is lent to a handler until that returns, and that of a plain function serves its thread only; elsewhere send "
+    "with a producer of your own connection"
 )
 NOBODY = -1
 """No thread."""
