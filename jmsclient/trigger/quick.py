@@ -5,7 +5,8 @@ back within a millisecond, the pipeline's thread runs the next ones itself, unti
 Meanwhile one handler thread watches: it looks every hundredth of a second, and where the pipeline's thread is still inside the
 call in which it was, or for long in one group, the two change places. The watcher is the pipeline's thread from then on, and the
 other, when its call returns, is a handler thread. So there are never more calls at once than the trigger allows, and none waits for
-a slow one for longer than a moment. It measures by the real clock, for it is about this process, and knows neither pipeline nor handler. TR-62.
+a slow one for longer than a moment. It measures by the real clock, for it is about this process, and knows neither pipeline nor
+handler. TR-62.
 """
 
 from __future__ import annotations
