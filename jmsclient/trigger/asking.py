@@ -5,7 +5,7 @@ Touched by whoever has the pipeline's turn. Rules TR-38, TR-39, TR-53.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from jmsclient.history.entries import Alike, Claim, Command, Complete
@@ -25,8 +25,11 @@ class Asking:
 
     def claims(self, works: Sequence[Work], *, take_over: bool, despite_loss: bool) -> Alike:
         """Of works whose source and delivery count are the same, and whose bodies are not checked."""
-        source, count = works[0].source, works[0].arrival.delivery_count
-        like = self._once((source, count, take_over, despite_loss), lambda: self._claim(works[0], take_over, despite_loss))
+        first = works[0]
+        what = (first.source, first.arrival.delivery_count, take_over, despite_loss)
+        like = self._said.get(what)
+        if like is None:
+            like = self._said[what] = self._claim(first, take_over, despite_loss)
         return _alike(like, works)
 
     def claim(self, work: Work, *, take_over: bool, despite_loss: bool, decided: bool = False) -> Claim:
@@ -37,7 +40,10 @@ class Asking:
 
     def completions(self, works: Sequence[Work], outcome: str) -> Alike:
         """Of works whose source is the same."""
-        like = self._once((works[0].source, outcome), lambda: self.complete(works[0], outcome))
+        what = (works[0].source, outcome)
+        like = self._said.get(what)
+        if like is None:
+            like = self._said[what] = self.complete(works[0], outcome)
         return _alike(like, works)
 
     def complete(self, work: Work, outcome: str) -> Complete:
@@ -61,12 +67,6 @@ class Asking:
             despite_loss=despite_loss,
             brief=work.body_hash is None,
         )
-
-    def _once(self, what: tuple[object, ...], make: Callable[[], Command]) -> Command:
-        found = self._said.get(what)
-        if found is None:
-            found = self._said[what] = make()
-        return found
 
 
 def _alike(like: Command, works: Sequence[Work]) -> Alike:

@@ -136,10 +136,12 @@ class Deciding:
                 self._claim_checked(work)
                 continue
             if work.source != source or delivery_count != count or len(alike) == AT_ONCE:
-                self._claim_alike(alike)
+                if alike:
+                    self._claim_alike(alike)
                 alike, source, count = [], work.source, delivery_count
             alike.append(work)
-        self._claim_alike(alike)
+        if alike:
+            self._claim_alike(alike)
 
     def _refuse(self, work: Work, error: Exception) -> None:
         """It has something that cannot be read, or the application's own function failed."""
@@ -168,8 +170,7 @@ class Deciding:
 
     def _claim_alike(self, works: Sequence[Work]) -> None:
         ledger = self._desk.ledger
-        if not works or ledger is None:
-            return
+        assert ledger is not None
         if self.outage.decides:
             for work in works:
                 self._undecidable(work)
