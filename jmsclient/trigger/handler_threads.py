@@ -96,6 +96,8 @@ class HandlerThreads:
         return quick.leave()
 
     def stop(self, timeout: float | None) -> None:
+        """End them; what none of them has begun is not begun any more, for nobody hears of its end."""
+        self._works.clear()
         for _ in self._threads:
             self._calls.put(Call.END)
         for thread in self._threads:

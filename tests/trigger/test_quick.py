@@ -286,6 +286,27 @@ def test_tr40_a_group_that_takes_long_is_shared_though_each_of_its_calls_is_quic
     assert set(giver.ran.values()) == {1}
 
 
+@pytest.mark.usefixtures("threads_before")
+def test_o01_what_waits_behind_handlers_that_outlast_the_end_is_not_begun_after_it() -> None:
+    begun, go_on, behind = threading.Semaphore(0), threading.Event(), threading.Event()
+    finished: deque[Any] = deque()
+    threads = HandlerThreads("test", 2, lambda call: call(), finished, lambda: None)  # type: ignore[operator]
+    threads.begin()
+
+    def slow() -> None:
+        begun.release()
+        _waited(go_on)
+
+    threads.start([slow, slow, behind.set])  # type: ignore[list-item]
+    for _ in range(2):
+        assert begun.acquire(timeout=LONG)
+    threads.stop(0.0)
+    go_on.set()
+    threads.stop(LONG)
+    assert len(finished) == 2
+    assert not behind.is_set()
+
+
 def test_what_is_not_quick_in_a_row_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick, "GROUP", 0.001)
     now = [0.0]
