@@ -15,7 +15,7 @@ from jmsclient.history import State
 from jmsclient.history.contract import Sent
 from jmsclient.history.entries import Alike, Claim, Command, Complete, Reply
 from jmsclient.history.memory import MemoryHistory
-from jmsclient.testing import ScriptedBackend
+from jmsclient.testing import ManualClock, ScriptedBackend
 from jmsclient.transport.contract import Verb
 
 from ..seen import named  # noqa: TID252  tests are no package that has a name
@@ -160,3 +160,37 @@ def test_tr61_what_completes_together_after_its_trigger_was_disabled_is_recorded
         assert worker.triggers[Q].counters["duplicate"] == 4
     assert sorted(ran) == uuids, "what came again is a Duplicate"
     assert len(named(events, "stale_acknowledge")) == 4
+
+
+def test_tr67_copies_held_of_some_that_complete_together_are_decided_then_and_the_others_stay_held(
+    backend: ScriptedBackend, until: Until, by_hand: Callable[[Worker], Worker], clock: ManualClock
+) -> None:
+    """At once: no time passes."""
+    go_on, last = threading.Event(), threading.Event()
+    ran: list[str] = []
+    worker = by_hand(Worker(backend.url, history=MemoryHistory(clock=clock)))
+
+    @worker.trigger(Q, concurrency=8, prefetch=100)
+    def book(body: str) -> None:
+        ran.append(body)
+        assert (last if body == "last" else go_on).wait(60)
+
+    uuids = [*map(str, range(6)), "last"]
+    try:
+        with worker:
+            counters = worker.triggers[Q].pipeline.counters
+            backend.deliver(Q, messages(*uuids))
+            until(lambda: len(ran) == 7)
+            backend.deliver(Q, messages("0", "3", "last"))
+            until(lambda: counters.in_progress == 3)
+            go_on.set()
+            until(lambda: (counters.completed, counters.duplicate) == (6, 2))
+            until(lambda: len(backend.settlements) == 8)
+            assert len(backend.unsettled(Q)) == 2, "that which runs, and its copy"
+            last.set()
+            until(lambda: (counters.completed, counters.duplicate) == (7, 3))
+            until(lambda: not backend.unsettled(Q))
+    finally:
+        go_on.set()
+        last.set()
+    assert sorted(ran) == sorted(uuids)
