@@ -19,7 +19,6 @@ NOT_ON_MAIN = {
     "backends/jmsclient_embedded/hand_over.py",  # `forget` is the store's thread's
     "backends/jmsclient_embedded/steps.py",  # the broker's thread, or threads that are not the main one
     "jmsclient/history/sql_watchdog.py",  # a thread of its own
-    "jmsclient/trigger/pipeline.py",  # a thread of its own
 }
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp)
 FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp)
