@@ -26,13 +26,10 @@ def bind(function: Callable[..., Any], *, transacted: bool = False) -> Callable[
     """A call of `function` from a message and its delivery; of an `async def` it returns what is to be awaited. Raises
     ConfigurationError for a parameter it cannot fill, and for a generator."""
     arguments = _arguments(function, lambda hint: hint, transacted=transacted)
-    awaited = is_async(function)
+    checked = _checked(function)
 
     def call(message: Message, delivery: Delivery) -> Any:
-        returned = function(*[argument(message, delivery) for argument in arguments])
-        if returned is not None and not awaited:
-            _refuse_what_did_not_run(function, returned)
-        return returned
+        return checked(*[argument(message, delivery) for argument in arguments])
 
     if arguments == [_the_message]:
         return CallWithMessage(function, function)
@@ -69,6 +66,20 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; a plain one raises ConfigurationError where nothing of it has run."""
+    if is_async(function):
+        return function
+
+    def call(*arguments: Any) -> Any:
+        returned = function(*arguments)
+        if returned is not None:
+            _refuse_what_did_not_run(function, returned)
+        return returned
+
+    return call
+
+
 def _refuse_what_did_not_run(function: Callable[..., Any], returned: Any) -> None:
     """A plain function returned a coroutine or a generator: nothing of it has run, so its message must not be completed."""
     if isinstance(returned, Coroutine | Generator):
@@ -86,8 +97,7 @@ class BatchCall:
 
     def __init__(self, function: Callable[..., Any], *, transacted: bool = False) -> None:
         """Raises ConfigurationError as `bind` does."""
-        self._function = function
-        self._awaited = is_async(function)
+        self._function = _checked(function)
         self._arguments = _arguments(function, _of_a_list, transacted=transacted)
 
     def row(self, message: Message, delivery: Delivery) -> tuple[Any, ...]:
@@ -97,10 +107,7 @@ class BatchCall:
     def __call__(self, rows: Sequence[tuple[Any, ...]]) -> Any:
         columns = zip(*rows, strict=True)
         calls = zip(columns, self._arguments, strict=True)
-        returned = self._function(*[column[0] if argument is _the_session else list(column) for column, argument in calls])
-        if returned is not None and not self._awaited:
-            _refuse_what_did_not_run(self._function, returned)
-        return returned
+        return self._function(*[column[0] if argument is _the_session else list(column) for column, argument in calls])
 
 
 class SetCall:
@@ -109,17 +116,13 @@ class SetCall:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Raises ConfigurationError as `bind` does."""
-        self._function = function
-        self._awaited = is_async(function)
+        self._function = _checked(function)
         self._arguments = _arguments(function, _of_a_set, transacted=False)
 
     def __call__(self, messages: Sequence[Message], delivery: Delivery) -> Any:
         rows = [[argument(message, delivery) for argument in self._arguments] for message in messages]
         columns = zip(zip(*rows, strict=True), self._arguments, strict=True)
-        returned = self._function(*[column[0] if argument is _the_delivery else list(column) for column, argument in columns])
-        if returned is not None and not self._awaited:
-            _refuse_what_did_not_run(self._function, returned)
-        return returned
+        return self._function(*[column[0] if argument is _the_delivery else list(column) for column, argument in columns])
 
 
 def _of_a_set(hint: Any) -> Any:

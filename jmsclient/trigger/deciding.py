@@ -143,7 +143,7 @@ class Deciding:
         if alike:
             self._claim_alike(alike)
 
-    def _refuse(self, work: Work, error: Exception) -> None:
+    def _refuse(self, work: Work, error: BaseException) -> None:
         """It has something that cannot be read, or the application's own function failed."""
         self._desk.keep(work)
         self.failing.failed(work, error)
@@ -163,8 +163,7 @@ class Deciding:
         try:
             work.body_hash = body_hash(work.message, self._body_check)
         except BaseException as error:  # noqa: BLE001  a body that cannot be read, or the application's own function
-            self._desk.keep(work)
-            self.failing.failed(work, error)
+            self._refuse(work, error)
             return
         self.claim(work, take_over=self._takes_over)
 
